@@ -24,18 +24,7 @@ COMMIT = "src/portico/commit.txt"
 def compile_stats(root: Path, library: Path) -> None:
     """`OSError` or `CalledProcessError` if there is no compiler, or it cannot."""
     compiler = shlex.split(os.environ.get("CC", "cc"))
-    command = [
-        *compiler,
-        "-std=c99",
-        "-O2",
-        "-shared",
-        "-fPIC",
-        "-Wall",
-        "-Wextra",
-        SOURCE,
-        "-o",
-        str(library),
-    ]
+    command = [*compiler, "-std=c99", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", SOURCE, "-o", str(library)]
     subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
 
 

@@ -40,9 +40,7 @@ def measure(_: Workspace, quick: bool) -> list[Line]:
                 return Sample(_timed(_rclone(webdav, source, f"{next(targets)}")))
 
             figures = in_turns(
-                1 if quick else ROUNDS,
-                "s",
-                {"portico put": Contestant(ours), "rclone copy": Contestant(theirs)},
+                1 if quick else ROUNDS, "s", {"portico put": Contestant(ours), "rclone copy": Contestant(theirs)}
             )
             again = _timed(_put(gateway, source, "/0"))
     return [
@@ -61,19 +59,14 @@ def measure(_: Workspace, quick: bool) -> list[Line]:
 
 def soak() -> None:
     with _workplace() as place, _gateway(place) as gateway:
-        for name, source in (
-            ("small", _small_files(place / "small")),
-            ("large", _large_file(place / "large")),
-        ):
+        for name, source in (("small", _small_files(place / "small")), ("large", _large_file(place / "large"))):
             for number in range(2):
                 _interrupted(gateway, source, f"/{name}", 1.0 + number)
             _timed(_put(gateway, source, f"/{name}"))
             stored = gateway.files / "web" / name / source.name
             assert _digests(stored) == _digests(source), "not whole"
             assert gateway.staged == [], "left behind"
-            again = subprocess.run(
-                _put(gateway, source, f"/{name}"), capture_output=True, text=True, check=True
-            )
+            again = subprocess.run(_put(gateway, source, f"/{name}"), capture_output=True, text=True, check=True)
             print(f"{name}: whole after two interruptions; run once more: {again.stderr.strip()}")
             shutil.rmtree(stored)
 

@@ -59,14 +59,8 @@ def _installation(
         for kind in ("a page of 100", "a PUT of 1 KiB"):
             for gateway in gateways:
                 apart(hammer, gateway.target, asked(kind, tokens[:8]), 8)
-            found = {
-                crowd: [_cost(gateways, kind, tokens[:crowd]) for _ in range(rounds)] for crowd in CROWDS
-            }
-            refused = {
-                crowd: share
-                for crowd, costs in found.items()
-                if (share := max(cost.refused for cost in costs))
-            }
+            found = {crowd: [_cost(gateways, kind, tokens[:crowd]) for _ in range(rounds)] for crowd in CROWDS}
+            refused = {crowd: share for crowd, costs in found.items() if (share := max(cost.refused for cost in costs))}
             shown = "".join(f", {share:.0%} refused at {crowd:,}" for crowd, share in refused.items())
             yield (
                 f"{kind}, users at once, {what}{shown}",

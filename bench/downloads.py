@@ -25,9 +25,7 @@ def measure(work: Workspace, quick: bool) -> list[Line]:
 
 
 def _fetched(server: Process, target: Target, content: bytes, size: int, at_once: int = 1) -> Contestant:
-    return Contestant(
-        lambda: Sample(size * at_once / apart(fetch, target, [content] * at_once) / 1e6), server
-    )
+    return Contestant(lambda: Sample(size * at_once / apart(fetch, target, [content] * at_once) / 1e6), server)
 
 
 def _against(what: str, figures: dict[str, Figure]) -> list[Line]:
@@ -60,15 +58,9 @@ def _from_folder(work: Workspace, tls: bool, quick: bool) -> list[Line]:
             for server, prefix in prefixes.items():
                 if server in servers:
                     content = request("GET", prefix + name, headers if server == "Portico" else {})
-                    contestants[server] = _fetched(
-                        servers[server], servers[server].target, content, size, at_once
-                    )
+                    contestants[server] = _fetched(servers[server], servers[server].target, content, size, at_once)
             figures = in_turns(1 if quick else 3, "MB/s", contestants)
-            what = (
-                f"1 GiB from a folder, {over}"
-                if at_once == 1
-                else f"8 × 128 MiB at once from a folder, {over}"
-            )
+            what = f"1 GiB from a folder, {over}" if at_once == 1 else f"8 × 128 MiB at once from a folder, {over}"
             lines += _against(what, figures)
     finally:
         for server in servers.values():

@@ -52,9 +52,7 @@ def measure(work: Workspace, quick: bool) -> Iterator[Line]:
 def _line(what: str, unit: str, costs: dict[int, float]) -> Line:
     shown = ", ".join(f"{size:,}: {cost:.2f} {unit}" for size, cost in costs.items())
     allowed = Figure(_ALLOWED, "allowed")
-    return share_line(
-        GROUP, f"{what} ({shown})", Figure(exponent(costs), "exponent"), "", allowed, 1.0, _NOTE
-    )
+    return share_line(GROUP, f"{what} ({shown})", Figure(exponent(costs), "exponent"), "", allowed, 1.0, _NOTE)
 
 
 def _pages(work: Workspace, quick: bool) -> list[Line]:
@@ -74,8 +72,7 @@ def _pages(work: Workspace, quick: bool) -> list[Line]:
             for content in contents.values():
                 apart(hammer, gateway.target, [content], 1, 0.2)
             figures = lowest_of(
-                2 if quick else 5,
-                {count: partial(latency, content) for count, content in contents.items()},
+                2 if quick else 5, {count: partial(latency, content) for count, content in contents.items()}
             )
             lines.append(_line(f"page of {size}, warm", "ms", figures))
     finally:

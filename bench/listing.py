@@ -113,9 +113,7 @@ def _many_connections(work: Workspace, home: Home, rclone: RcloneRcd, quick: boo
         for connections in (8, 64):
             say(f"listing: {connections} connections, 1 and 2 workers")
             contestants = {
-                str(workers): hammered(
-                    gateway, gateway.target, page(gateway, folder.name, 250), connections, seconds
-                )
+                str(workers): hammered(gateway, gateway.target, page(gateway, folder.name, 250), connections, seconds)
                 for workers, gateway in gateways.items()
             }
             content = all_of(folder, _CHEAPEST)
@@ -268,9 +266,7 @@ def _million(work: Workspace, home: Home, rclone: RcloneRcd, quick: bool) -> lis
                 apart(timed, gateway.target, warmed)
             warm.append(
                 in_turns(
-                    6,
-                    "ms",
-                    {name: latency(None, gateway.target, warmed, 0.2) for name, warmed in contents.items()},
+                    6, "ms", {name: latency(None, gateway.target, warmed, 0.2) for name, warmed in contents.items()}
                 )
             )
         finally:
@@ -278,18 +274,10 @@ def _million(work: Workspace, home: Home, rclone: RcloneRcd, quick: bool) -> lis
         return Sample(seconds)
 
     figures = in_turns(
-        rounds,
-        "s",
-        {"cold": Contestant(cold), "scandir": Contestant(lambda: Sample(apart(scan, str(folder))))},
+        rounds, "s", {"cold": Contestant(cold), "scandir": Contestant(lambda: Sample(apart(scan, str(folder))))}
     )
     listed = in_turns(
-        1,
-        "s",
-        {
-            "rclone": Contestant(
-                lambda: Sample(apart(timed, rclone.target, all_of(folder, _CHEAPEST))), rclone
-            )
-        },
+        1, "s", {"rclone": Contestant(lambda: Sample(apart(timed, rclone.target, all_of(folder, _CHEAPEST))), rclone)}
     )
     usages.sort()
     cpu, peak = usages[len(usages) // 2]
@@ -301,12 +289,7 @@ def _million(work: Workspace, home: Home, rclone: RcloneRcd, quick: bool) -> lis
         share_line(GROUP, "first page of 1,000,000, cold", ours, "os.scandir of it", figures["scandir"], 1.6),
         time_line(GROUP, "first page of 1,000,000, cold", ours, "rclone rcd, cheapest", listed["rclone"], 14),
         share_line(
-            GROUP,
-            "page of 250 of 1,000,000, warm",
-            pages[folder.name],
-            "the same of 10,000",
-            pages[smaller.name],
-            1.1,
+            GROUP, "page of 250 of 1,000,000, warm", pages[folder.name], "the same of 10,000", pages[smaller.name], 1.1
         ),
         share_line(
             GROUP,

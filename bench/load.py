@@ -138,12 +138,7 @@ class _Connection:
 
 class _Generator:
     def __init__(
-        self,
-        target: Target,
-        source: Iterator[bytes],
-        connections: int,
-        seconds: float,
-        allowed: frozenset[int],
+        self, target: Target, source: Iterator[bytes], connections: int, seconds: float, allowed: frozenset[int]
     ) -> None:
         self._target = target
         self._source = source
@@ -181,9 +176,7 @@ class _Generator:
         if not times:
             raise RuntimeError("not one request was answered")
         p50, p99 = times[len(times) // 2], times[min(len(times) - 1, int(len(times) * 0.99))]
-        return Rates(
-            len(times) / took, p50, p99, times[-1], len(times), self._size, len(times) - self._refused
-        )
+        return Rates(len(times) / took, p50, p99, times[-1], len(times), self._size, len(times) - self._refused)
 
     def close(self) -> None:
         for link in list(self._connections.values()):

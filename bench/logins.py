@@ -49,33 +49,21 @@ def measure(work: Workspace, quick: bool) -> list[Line]:
                 "bare": Contestant(lambda: Sample(apart(_verifications, seconds / 2))),
             },
         )
-        quiet = in_turns(
-            rounds, "ms", {"page": Contestant(lambda: _latency(gateway.target, page, seconds), gateway)}
-        )
+        quiet = in_turns(rounds, "ms", {"page": Contestant(lambda: _latency(gateway.target, page, seconds), gateway)})
         with_flood = in_turns(
-            rounds,
-            "ms",
-            {"page": Contestant(lambda: _during_flood(gateway.target, page, login, seconds), gateway)},
+            rounds, "ms", {"page": Contestant(lambda: _during_flood(gateway.target, page, login, seconds), gateway)}
         )
     finally:
         gateway.stop()
     flooded = with_flood["page"]
     lines = [
-        rate_line(
-            GROUP, "logins, 8 connections", figures["login"], "bare verifications, 1 thread", figures["bare"]
-        ),
+        rate_line(GROUP, "logins, 8 connections", figures["login"], "bare verifications, 1 thread", figures["bare"]),
         share_line(GROUP, "page of 250 during a flood of logins, p50", flooded, "without it", quiet["page"]),
     ]
     p99 = Figure(flooded.extra["p99 ms"], "ms"), Figure(quiet["page"].extra["p99 ms"], "ms")
     return [
         *lines,
-        rate_line(
-            GROUP,
-            "pages of 250 with an API key",
-            by_credential["key"],
-            "with a token",
-            by_credential["token"],
-        ),
+        rate_line(GROUP, "pages of 250 with an API key", by_credential["key"], "with a token", by_credential["token"]),
         share_line(GROUP, "page of 250 during a flood of logins, p99", p99[0], "without it", p99[1]),
     ]
 

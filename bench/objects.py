@@ -17,9 +17,7 @@ from bench.workspace import Workspace, say
 
 GROUP = "object stores, one page of 1000"
 _GOALS = {"S3": 15.0}
-_WORKERS = (
-    "Portico serves these pages with 2 workers, as many as there are cores; rclone uses all cores by itself."
-)
+_WORKERS = "Portico serves these pages with 2 workers, as many as there are cores; rclone uses all cores by itself."
 _PEERS = {"S3": "aiobotocore", "Blob": "azure-storage-blob", "GCS": "gcloud-aio-storage"}
 _RAW = {
     "S3": f"/{BUCKET}?list-type=2&prefix={FOLDER}&delimiter=/",
@@ -46,10 +44,7 @@ def _cpu(store: CannedStore, rounds: int) -> list[Line]:
     lines = []
     for name, (ours, theirs, our_reading, their_reading) in apart(sdks.compare, store.url, rounds).items():
         note = "CPU of a page: the provider and the answer's bytes, in one process with the SDK and in turns; 'from the first byte' leaves out the asking, which is the SDK's on both sides."
-        for what, mine, sdk in (
-            ("the whole call", ours, theirs),
-            ("from the first byte", our_reading, their_reading),
-        ):
+        for what, mine, sdk in (("the whole call", ours, theirs), ("from the first byte", our_reading, their_reading)):
             goal = _GOALS.get(name) if what == "the whole call" else None
             lines.append(
                 time_line(
@@ -69,9 +64,7 @@ def _canned(work: Workspace, store: CannedStore, quick: bool) -> list[Line]:
     say("object stores: pages through Portico from a canned store")
     home = Home(work, "home-canned")
     home.add("S3", "s3", **store.s3)
-    home.add(
-        "Blob", "azure-blob", container=BUCKET, account_url=f"{store.url}/account", account_key=sdks.BLOB_KEY
-    )
+    home.add("Blob", "azure-blob", container=BUCKET, account_url=f"{store.url}/account", account_key=sdks.BLOB_KEY)
     home.add("GCS", "gcs", bucket=BUCKET, endpoint_url=store.url, anonymous="true")
     gateway, rclone = Portico(home, workers=2), RcloneRcd(work, stores={"store": store.url})
     seconds, rounds = (0.4, 1) if quick else (0.8, 3)
@@ -93,11 +86,7 @@ def _canned(work: Workspace, store: CannedStore, quick: bool) -> list[Line]:
             )
             lines.append(
                 share_line(
-                    GROUP,
-                    f"{name}, latency, canned",
-                    figures["Portico"],
-                    "the raw page from the store",
-                    figures["raw"],
+                    GROUP, f"{name}, latency, canned", figures["Portico"], "the raw page from the store", figures["raw"]
                 )
             )
             lines.append(Line(GROUP, f"{name}, calls to the store for a page", Figure(calls, "calls")))
@@ -141,13 +130,9 @@ def _real(work: Workspace, bucket: Bucket, quick: bool) -> list[Line]:
         store = bucket.client()
         for number in range(ENTRIES):
             store.put_object(Bucket=BUCKET, Key=f"{FOLDER}report-{number:06d}.csv", Body=b"figures")
-        page = bucket.signed(
-            "list_objects_v2", Prefix=FOLDER, Delimiter="/", MaxKeys=ENTRIES, EncodingType="url"
-        )
+        page = bucket.signed("list_objects_v2", Prefix=FOLDER, Delimiter="/", MaxKeys=ENTRIES, EncodingType="url")
         parts = urlsplit(page)
-        raw = request("GET", f"{parts.path}?{parts.query}", {"Host": parts.netloc}).replace(
-            b"Host: localhost\r\n", b""
-        )
+        raw = request("GET", f"{parts.path}?{parts.query}", {"Host": parts.netloc}).replace(b"Host: localhost\r\n", b"")
         content = request("GET", f"{FILES}/{FOLDER}?size={ENTRIES}", gateway.bearer("s3"))
         apart(hammer, gateway.target, [content], 1, 0.3)
         latencies = in_turns(
@@ -180,10 +165,6 @@ def _real(work: Workspace, bucket: Bucket, quick: bool) -> list[Line]:
             1.25,
         ),
         rate_line(
-            GROUP,
-            f"S3, 8 connections, {bucket.name}",
-            rates["Portico"],
-            "rclone rcd, cheapest",
-            rates["rclone rcd"],
+            GROUP, f"S3, 8 connections, {bucket.name}", rates["Portico"], "rclone rcd, cheapest", rates["rclone rcd"]
         ),
     ]

@@ -24,9 +24,7 @@ _COUNT = re.compile(r"^\s*(\d+) requests in", re.MULTILINE)
 _WRONG = re.compile(r"^\s*(?:Non-2xx or 3xx responses|Socket errors):.*", re.MULTILINE)
 _CONNECTIONS = 8
 _SECONDS = 60
-_UNSYNCED = (
-    "Portico syncs each of these files and its folder, SFTPGo none; on tmpfs that costs next to nothing."
-)
+_UNSYNCED = "Portico syncs each of these files and its folder, SFTPGo none; on tmpfs that costs next to nothing."
 
 
 def measure(work: Workspace, quick: bool) -> list[Line]:
@@ -51,9 +49,7 @@ def measure(work: Workspace, quick: bool) -> list[Line]:
                 arena.add_sftpgo(MEMORY, users_in_memory=True)
                 lines += _by_wrk(arena, plan)
             else:
-                say(
-                    "outside: wrk is not installed (apt-get install wrk), so many small requests are left out"
-                )
+                say("outside: wrk is not installed (apt-get install wrk), so many small requests are left out")
     finally:
         places.close()
     return lines

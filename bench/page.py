@@ -145,10 +145,7 @@ def main() -> None:
                 for visitor, samples in turns[:: -1 if round_number % 2 else 1]:
                     samples.append(measure(visitor))
             for checkout, samples in zip(checkouts, results, strict=True):
-                medians = {
-                    name: round(statistics.median(sample[name] for sample in samples), 1)
-                    for name in samples[0]
-                }
+                medians = {name: round(statistics.median(sample[name] for sample in samples), 1) for name in samples[0]}
                 print(f"{measure.__name__:5} {checkout.name}: {json.dumps(medians)}", flush=True)
 
 

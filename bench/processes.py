@@ -41,13 +41,7 @@ class Process:
     """How long it may take to stop by itself, in seconds."""
 
     def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        port: int,
-        *,
-        log: Path,
-        environment: Mapping[str, str] | None = None,
+        self, name: str, command: Sequence[str], port: int, *, log: Path, environment: Mapping[str, str] | None = None
     ) -> None:
         self.name = name
         self.port = port
@@ -132,9 +126,7 @@ class Process:
             except OSError:
                 time.sleep(0.005)
         self.stop()
-        raise RuntimeError(
-            f"{self.name} did not start; it said:\n{self.log.read_text(errors='replace')[-2000:]}"
-        )
+        raise RuntimeError(f"{self.name} did not start; it said:\n{self.log.read_text(errors='replace')[-2000:]}")
 
 
 def free_port() -> int:

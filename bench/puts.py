@@ -55,9 +55,7 @@ def measure(work: Workspace, quick: bool) -> list[Line]:
         by_tus = figures.pop(TUS)
         lines = [rate_line(GROUP, f"1 GiB by {TUS}", by_tus, OURS, figures[OURS], TUS_GOAL)]
         lines += [
-            rate_line(
-                GROUP, "1 GiB to a folder", figures[OURS], name, figure, GOALS.get(name), PEERS.get(name, "")
-            )
+            rate_line(GROUP, "1 GiB to a folder", figures[OURS], name, figure, GOALS.get(name), PEERS.get(name, ""))
             for name, figure in figures.items()
             if name != OURS
         ]

@@ -49,9 +49,7 @@ def main() -> int:
     chosen = frozenset(filter(None, (arguments.lines or "").split(",")))
     if wrong := chosen - LINES.keys():
         parser.error(f"there is no line {', '.join(sorted(wrong))}; there are {', '.join(LINES)}")
-    choices = {
-        "sftpgo": {"rounds": arguments.rounds, "lines": chosen, "request_log": arguments.request_log},
-    }
+    choices = {"sftpgo": {"rounds": arguments.rounds, "lines": chosen, "request_log": arguments.request_log}}
     if unknown := set(arguments.groups) - GROUPS.keys():
         parser.error(f"there is no group {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the servers are stopped then, too

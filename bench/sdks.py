@@ -54,14 +54,9 @@ async def _compare(url: str, rounds: int) -> dict[str, tuple[float, float, float
     first_byte = FirstByte()
     keys = {"access-key-id": "bench", "secret-access-key": "bench"}
     pairs = {
-        "S3": (
-            _ours("s3", bucket="bench", **{"endpoint-url": url, "region": "us-east-1"}, **keys),
-            _aiobotocore(url),
-        ),
+        "S3": (_ours("s3", bucket="bench", **{"endpoint-url": url, "region": "us-east-1"}, **keys), _aiobotocore(url)),
         "Blob": (
-            _ours(
-                "azure-blob", container="bench", **{"account-url": f"{url}/account", "account-key": BLOB_KEY}
-            ),
+            _ours("azure-blob", container="bench", **{"account-url": f"{url}/account", "account-key": BLOB_KEY}),
             _azure_sdk(url),
         ),
         "GCS": (_ours("gcs", bucket="bench", **{"endpoint-url": url, "anonymous": "true"}), _gcloud_aio(url)),
@@ -73,9 +68,7 @@ async def _compare(url: str, rounds: int) -> dict[str, tuple[float, float, float
     return found
 
 
-async def _in_turns(
-    ours: Work, theirs: Work, first_byte: FirstByte, rounds: int
-) -> tuple[float, float, float, float]:
+async def _in_turns(ours: Work, theirs: Work, first_byte: FirstByte, rounds: int) -> tuple[float, float, float, float]:
     whole: tuple[list[float], list[float]] = ([], [])
     reading: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds + 1):

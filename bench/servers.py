@@ -27,9 +27,7 @@ _BIN = Path(sys.executable).parent
 class Home:
     """A gateway's home, set up with the command as an administrator would."""
 
-    def __init__(
-        self, work: Workspace, name: str = "home", settings: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, work: Workspace, name: str = "home", settings: Mapping[str, str] | None = None) -> None:
         """`settings`: by the names that they have in the environment."""
         self.work = work
         self.folder = work.make(name) / "home"
@@ -38,26 +36,13 @@ class Home:
     def add(self, name: str, kind: str, **options: str) -> None:
         """A connection, and a Web User of the same name who sees all of it."""
         pairs = {key.replace("_", "-"): value for key, value in options.items()}
-        flags = [
-            text
-            for key, value in pairs.items()
-            if key not in _SECRETS
-            for text in ("--option", f"{key}={value}")
-        ]
+        flags = [text for key, value in pairs.items() if key not in _SECRETS for text in ("--option", f"{key}={value}")]
         secrets = [f"{key}={value}" for key, value in pairs.items() if key in _SECRETS]
         if secrets:
             flags.append("--secret-stdin")
         self._command("connection", "add", name, "--kind", kind, *flags, stdin="\n".join(secrets) + "\n")
         self._command(
-            "user",
-            "add",
-            name,
-            "--connection",
-            name,
-            "--root",
-            "/",
-            "--password-stdin",
-            stdin=PASSWORD + "\n",
+            "user", "add", name, "--connection", name, "--root", "/", "--password-stdin", stdin=PASSWORD + "\n"
         )
 
     def key(self, user: str) -> str:
@@ -81,21 +66,13 @@ class Home:
     def client(self) -> tuple[str, str]:
         properties = (self.folder / "application.properties").read_text()
         found = [
-            re.findall(rf"^security\.client-{word}=(.*)$", properties, re.MULTILINE)[0]
-            for word in ("id", "secret")
+            re.findall(rf"^security\.client-{word}=(.*)$", properties, re.MULTILINE)[0] for word in ("id", "secret")
         ]
         return found[0], found[1]
 
 
 class Portico(Process):
-    def __init__(
-        self,
-        home: Home,
-        *,
-        tls: bool = False,
-        workers: int = 1,
-        request_log: bool = False,
-    ) -> None:
+    def __init__(self, home: Home, *, tls: bool = False, workers: int = 1, request_log: bool = False) -> None:
         work, port = home.work, free_port()
         flags = ["--tls", f"{work.certificate},{work.key}"] if tls else ["--tls", "off"]
         command = [sys.executable, "-m", "portico", "--home", str(home.folder)]
@@ -192,9 +169,7 @@ def _remote(name: str, url: str) -> str:
 
 
 class Copyparty(Process):
-    def __init__(
-        self, work: Workspace, folder: Path, *, tls: bool = False, as_it_comes: bool = False
-    ) -> None:
+    def __init__(self, work: Workspace, folder: Path, *, tls: bool = False, as_it_comes: bool = False) -> None:
         """`as_it_comes`: with the checksum of each upload that it computes by default."""
         port = free_port()
         self.target = Target(port, tls)
@@ -219,13 +194,7 @@ class Nginx(Process):
     """nginx with its DAV module: a body is written to a file as it arrives, which is renamed at its end."""
 
     def __init__(
-        self,
-        work: Workspace,
-        folder: Path,
-        *,
-        tls: bool = False,
-        workers: int = 2,
-        temporary: Path | None = None,
+        self, work: Workspace, folder: Path, *, tls: bool = False, workers: int = 2, temporary: Path | None = None
     ) -> None:
         """`temporary`: for bodies on their way; on another file system than `folder` they would be copied."""
         port = free_port()
@@ -241,9 +210,7 @@ class Nginx(Process):
             *(f"{kind}_temp_path {bodies}/{kind};" for kind in kinds),
             "client_max_body_size 0; client_body_buffer_size 1m;",
             f"server {{ listen 127.0.0.1:{port}{' ssl' if tls else ''}; root {folder};",
-            f"ssl_certificate {work.certificate}; ssl_certificate_key {work.key}; ssl_buffer_size 16k;"
-            if tls
-            else "",
+            f"ssl_certificate {work.certificate}; ssl_certificate_key {work.key}; ssl_buffer_size 16k;" if tls else "",
             "location / { dav_methods PUT DELETE; create_full_put_path on; } } }",
         ]
         configuration = place / "nginx.conf"

@@ -180,9 +180,7 @@ class _Conversation:
         elif method == "HEAD" and request.path.strip("/").count("/") == 0:
             self._send(b"", _XML)  # the bucket is there
         else:
-            self._send(
-                b"" if method == "HEAD" else b"<Error><Code>NoSuchKey</Code></Error>", _XML, "404 Not Found"
-            )
+            self._send(b"" if method == "HEAD" else b"<Error><Code>NoSuchKey</Code></Error>", _XML, "404 Not Found")
 
     def _object(self, request: _Request, size: int) -> None:
         start, stop, status = 0, size, "200 OK"
@@ -201,14 +199,8 @@ class _Conversation:
     def _send(self, body: bytes, kind: str, status: str = "200 OK", **headers: str) -> None:
         self._send_head(status, len(body), kind, headers, body)
 
-    def _send_head(
-        self, status: str, length: int, kind: str, headers: dict[str, str], body: bytes = b""
-    ) -> None:
-        fields = {
-            "Content-Type": kind,
-            "Date": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
-            **headers,
-        }
+    def _send_head(self, status: str, length: int, kind: str, headers: dict[str, str], body: bytes = b"") -> None:
+        fields = {"Content-Type": kind, "Date": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()), **headers}
         fields |= {"x-ms-version": "2021-12-02", "x-amz-request-id": "bench"}
         if not status.startswith("204"):
             fields["Content-Length"] = str(length)
@@ -218,18 +210,14 @@ class _Conversation:
 
 def _multipart(begins: bool) -> bytes:
     kind = "InitiateMultipartUploadResult" if begins else "CompleteMultipartUploadResult"
-    inner = (
-        "<UploadId>bench-upload</UploadId>" if begins else f"<ETag>{_ETAG.replace(chr(34), '&quot;')}</ETag>"
-    )
+    inner = "<UploadId>bench-upload</UploadId>" if begins else f"<ETag>{_ETAG.replace(chr(34), '&quot;')}</ETag>"
     return (
         f'<?xml version="1.0" encoding="UTF-8"?>\n<{kind} xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
         f"<Bucket>bench</Bucket><Key>key</Key>{inner}</{kind}>"
     ).encode()
 
 
-def _converse(
-    connection: socket.socket, context: ssl.SSLContext | None, rate: int, pages: dict[str, bytes]
-) -> None:
+def _converse(connection: socket.socket, context: ssl.SSLContext | None, rate: int, pages: dict[str, bytes]) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         with context.wrap_socket(connection, server_side=True) if context else connection as stream:
@@ -249,9 +237,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
     parser.add_argument("--tls", nargs=2, type=Path)
-    parser.add_argument(
-        "--rate", type=int, default=0, help="bytes a second that one connection may send; 0: all"
-    )
+    parser.add_argument("--rate", type=int, default=0, help="bytes a second that one connection may send; 0: all")
     arguments = parser.parse_args()
     context = None
     if arguments.tls:

@@ -70,10 +70,7 @@ def _send(target: Target, sending: Sending, file: str, part: int | None) -> None
         try:
             connection.sendall(sending.head(size))
             if target.tls:
-                with (
-                    mmap.mmap(content.fileno(), 0, prot=mmap.PROT_READ) as mapped,
-                    memoryview(mapped) as view,
-                ):
+                with mmap.mmap(content.fileno(), 0, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view:
                     for start in range(0, size, _PIECE):
                         connection.sendall(view[start : min(size, start + _PIECE)])
             else:

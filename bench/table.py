@@ -133,11 +133,7 @@ def _figure(samples: list[Sample], usages: list[tuple[float, float, float]], uni
     extra = {key: statistics.median(sample.extra[key] for sample in samples) for key in keys}
     cpu, peak, growth = ([used[index] for used in usages] or [0.0] for index in range(3))
     values = [sample.value for sample in samples]
-    each = [
-        1000 * used[0] / sample.requests
-        for sample, used in zip(samples, usages, strict=False)
-        if sample.requests
-    ]
+    each = [1000 * used[0] / sample.requests for sample, used in zip(samples, usages, strict=False) if sample.requests]
     return Figure(
         statistics.median(values),
         unit,
@@ -185,10 +181,7 @@ def render(lines: list[Line]) -> str:
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         parts.append(f"\n## {group}\n")
         for row in rows:
-            cells = (
-                text.ljust(width, "-" if text == "-" else " ")
-                for text, width in zip(row, widths, strict=True)
-            )
+            cells = (text.ljust(width, "-" if text == "-" else " ") for text, width in zip(row, widths, strict=True))
             parts.append("| " + " | ".join(cells) + " |")
         notes = dict.fromkeys(line.note for line in members if line.note)
         parts += ["", *(f"- {note}" for note in notes)] if notes else []

@@ -118,9 +118,7 @@ def small(
 ) -> Contestant:
     def work() -> Sample:
         rates = apart(hammer, target, requests, connections)
-        return Sample(
-            rates.rate * files / len(requests), {"p50 ms": rates.p50 * 1000, "p99 ms": rates.p99 * 1000}
-        )
+        return Sample(rates.rate * files / len(requests), {"p50 ms": rates.p50 * 1000, "p99 ms": rates.p99 * 1000})
 
     return Contestant(work, server, tidy)
 
@@ -165,9 +163,7 @@ def _to_folder(work: Workspace, tls: bool, quick: bool) -> list[Line]:
                     if at_once == 1 or not name.endswith(_BARE)
                 },
             )
-            what = (
-                f"1 GiB to a folder, {over}" if at_once == 1 else f"8 × 128 MiB at once to a folder, {over}"
-            )
+            what = f"1 GiB to a folder, {over}" if at_once == 1 else f"8 × 128 MiB at once to a folder, {over}"
             lines += _against(what, figures, _folder_goals(tls, at_once))
         lines += _small_to_folder(servers, recipes, over, rounds, places)
     finally:
@@ -188,9 +184,7 @@ def _against(what: str, figures: dict[str, Figure], goals: dict[str, float], not
     ours = figures["Portico"]
     others = {name: figure for name, figure in figures.items() if name != "Portico"}
     lines = [
-        rate_line(
-            GROUP, what, ours, name, figure, goals.get(name), note or NOTES.get(name.removesuffix(_BARE), "")
-        )
+        rate_line(GROUP, what, ours, name, figure, goals.get(name), note or NOTES.get(name.removesuffix(_BARE), ""))
         for name, figure in others.items()
     ]
     for way in (_BARE, ""):
@@ -222,9 +216,7 @@ def _small_to_folder(
         sending = recipes[name]("x")
         batches = []
         for start in range(0, COUNT, 100):
-            headers, body = form_of(
-                (f"small-{number:04d}.bin", CONTENT) for number in range(start, start + 100)
-            )
+            headers, body = form_of((f"small-{number:04d}.bin", CONTENT) for number in range(start, start + 100))
             batches.append(request("POST", sending.path, {**sending.headers, **headers}, body))
         together[name] = small(servers[name], servers[name].target, batches, 1, places.empty)
     figures = in_turns(rounds, "files/s", together)
@@ -236,17 +228,7 @@ def curl(url: str, source: str) -> Contestant:
 
     def work() -> Sample:
         done = subprocess.run(
-            [
-                "curl",
-                "-sSk",
-                "-T",
-                source,
-                "-o",
-                "/dev/null",
-                "-w",
-                "%{http_code} %{time_total} %{size_upload}",
-                url,
-            ],
+            ["curl", "-sSk", "-T", source, "-o", "/dev/null", "-w", "%{http_code} %{time_total} %{size_upload}", url],
             capture_output=True,
             text=True,
         )
@@ -270,11 +252,7 @@ def _boto3_small(url: str, verify: str | None, at_once: int) -> float:
     content = bytes(SMALL)
     began = time.perf_counter()
     with ThreadPoolExecutor(at_once) as pool:
-        list(
-            pool.map(
-                lambda number: store.put_object(Bucket=BUCKET, Key=f"b/{number}", Body=content), range(COUNT)
-            )
-        )
+        list(pool.map(lambda number: store.put_object(Bucket=BUCKET, Key=f"b/{number}", Body=content), range(COUNT)))
     return time.perf_counter() - began
 
 
@@ -316,9 +294,7 @@ def _to_swallowing(work: Workspace, tls: bool, quick: bool) -> list[Line]:
                 "Portico": large(gateway, gateway.target, ours, source, size, 8, nothing),
                 "rclone rcd": large(rclone, rclone.target, theirs, source, size, 8, nothing, f"sized-{size}"),
             }
-            lines += _against(
-                f"8 × 128 MiB at once to a swallowing S3, {over}", in_turns(1, "MB/s", eight), {}
-            )
+            lines += _against(f"8 × 128 MiB at once to a swallowing S3, {over}", in_turns(1, "MB/s", eight), {})
         lines += _small_to_swallowing(gateway, rclone, ours, theirs, store, verify, over)
     finally:
         for server in (gateway, rclone, store):
@@ -327,13 +303,7 @@ def _to_swallowing(work: Workspace, tls: bool, quick: bool) -> list[Line]:
 
 
 def _small_to_swallowing(
-    gateway: Portico,
-    rclone: RcloneRcd,
-    ours: Recipe,
-    theirs: Recipe,
-    store: CannedStore,
-    verify: str | None,
-    over: str,
+    gateway: Portico, rclone: RcloneRcd, ours: Recipe, theirs: Recipe, store: CannedStore, verify: str | None, over: str
 ) -> list[Line]:
     content = bytes(SMALL)
 
@@ -352,18 +322,14 @@ def _small_to_swallowing(
         {
             "Portico": small(gateway, gateway.target, requests["Portico"], 8, nothing),
             "rclone rcd": small(rclone, rclone.target, requests["rclone rcd"], 8, nothing),
-            "boto3 straight, 8 threads": Contestant(
-                lambda: Sample(COUNT / apart(_boto3_small, store.url, verify, 8))
-            ),
+            "boto3 straight, 8 threads": Contestant(lambda: Sample(COUNT / apart(_boto3_small, store.url, verify, 8))),
         },
     )
     lines = _against(f"1,000 × 10 KiB to a swallowing S3, 8 connections, {over}", figures, {})
     if not verify:
         before = store.calls
         apart(hammer, gateway.target, [whole(ours, "one-more")], 1)
-        lines.append(
-            Line(GROUP, "calls to S3 for an upload of 10 KiB", Figure(store.calls - before, "calls"))
-        )
+        lines.append(Line(GROUP, "calls to S3 for an upload of 10 KiB", Figure(store.calls - before, "calls")))
     return lines
 
 

@@ -80,9 +80,7 @@ class Workspace:
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
         now = datetime.now(UTC)
-        names = x509.SubjectAlternativeName(
-            [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
-        )
+        names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))])
         certificate = (
             x509.CertificateBuilder()
             .subject_name(name)

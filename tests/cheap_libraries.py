@@ -16,9 +16,7 @@ def without_public_authorities(patch: pytest.MonkeyPatch) -> None:
     load: Callable[..., None] = ssl.SSLContext.load_verify_locations
     public = set(_public_bundles())
 
-    def load_others(
-        context: ssl.SSLContext, cafile: Any = None, capath: Any = None, cadata: Any = None
-    ) -> None:
+    def load_others(context: ssl.SSLContext, cafile: Any = None, capath: Any = None, cadata: Any = None) -> None:
         if cafile is None or cafile not in public:
             load(context, cafile, capath, cadata)
 

@@ -80,9 +80,7 @@ class Cluster:
     def client(self, node: Gateway | None = None, url: str = "") -> httpx2.Client:
         """A client that is signed in as alice."""
         base = url or (node or self.nodes[0]).url
-        return httpx2.Client(
-            base_url=base, timeout=WAIT, headers={"Authorization": f"Bearer {self.token(base)}"}
-        )
+        return httpx2.Client(base_url=base, timeout=WAIT, headers={"Authorization": f"Bearer {self.token(base)}"})
 
     def token(self, url: str) -> str:
         identity = dict(self.identity())

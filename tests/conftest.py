@@ -41,9 +41,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--thorough", action="store_true", help="run what an ordinary run takes a sample of, too"
-    )
+    parser.addoption("--thorough", action="store_true", help="run what an ordinary run takes a sample of, too")
 
 
 @pytest.hookimpl(trylast=True)

@@ -94,17 +94,13 @@ def run(arguments: Sequence[str], *, stdin: str, env: Mapping[str, str]) -> str:
     with tempfile.TemporaryDirectory(prefix="portico-command-") as folder:
         given, stdout, stderr = (Path(folder) / name for name in ("in", "out", "err"))
         given.write_text(stdin)
-        code = ForkedProcess(
-            arguments, stdin=str(given), stdout=str(stdout), stderr=str(stderr), env=env
-        ).wait()
+        code = ForkedProcess(arguments, stdin=str(given), stdout=str(stdout), stderr=str(stderr), env=env).wait()
         if code:
             raise subprocess.CalledProcessError(code, list(arguments), stdout.read_text(), stderr.read_text())
         return stdout.read_text()
 
 
-def _run(
-    arguments: list[str], streams: tuple[str, str, str | None], environment: dict[str, str], folder: str
-) -> None:
+def _run(arguments: list[str], streams: tuple[str, str, str | None], environment: dict[str, str], folder: str) -> None:
     # A daemon may have no children, and a gateway has workers.
     multiprocessing.current_process().daemon = False
     multiprocessing.set_start_method(None, force=True)  # the default, as in a new interpreter

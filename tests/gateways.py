@@ -29,9 +29,7 @@ WAIT = 180.0
 class Gateway:
     """`portico serve` on a free port of the loopback address, with a home of its own that outlives restarts."""
 
-    def __init__(
-        self, home: Path, *flags: str, tls: bool = False, settings: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, home: Path, *flags: str, tls: bool = False, settings: dict[str, str] | None = None) -> None:
         self.home = home
         self.settings = settings or {}
         """Given by the environment, under the names that they have there."""
@@ -84,9 +82,7 @@ class Gateway:
         output = self.home.parent / "output.txt"
         output.write_bytes(b"")
         self.process = ForkedProcess(
-            [*self._portico, "serve", "--port", str(self.port), *self.flags],
-            stdout=str(output),
-            env=environment,
+            [*self._portico, "serve", "--port", str(self.port), *self.flags], stdout=str(output), env=environment
         )
         try:
             wait_until(self._has_started, "the gateway has started")
@@ -135,9 +131,7 @@ class Gateway:
     def sign_in(self, profile: str = "default", user: str = "web", password: str | None = None) -> None:
         """`portico login`, with the profiles of the current user."""
         secret = password or self.password
-        self.command(
-            "login", self.url, "--user", user, "--profile", profile, "--password-stdin", stdin=secret
-        )
+        self.command("login", self.url, "--user", user, "--profile", profile, "--password-stdin", stdin=secret)
 
     def client(self, **options: Any) -> httpx2.Client:
         """A client without a token."""
@@ -152,8 +146,7 @@ class Gateway:
     def login(self, user: str = "web", password: str | None = None) -> dict[str, Any]:
         properties = (self.home / "application.properties").read_text()
         credentials = tuple(
-            re.findall(rf"^security\.client-{word}=(.*)$", properties, re.MULTILINE)[0]
-            for word in ("id", "secret")
+            re.findall(rf"^security\.client-{word}=(.*)$", properties, re.MULTILINE)[0] for word in ("id", "secret")
         )
         form = {"grant_type": "password", "username": user, "password": password or self.password}
         with self.client() as client:

@@ -50,9 +50,7 @@ def installed_with_us(name: str = DISTRIBUTION, extra: str = "all") -> dict[str,
     return found
 
 
-def _needed(
-    distribution: metadata.Distribution, extras: frozenset[str]
-) -> Iterator[tuple[str, frozenset[str]]]:
+def _needed(distribution: metadata.Distribution, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
     for text in distribution.requires or ():
         match = re.match(r"([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?", text)
         assert match is not None
@@ -87,16 +85,7 @@ def check_packages() -> bool:
         return True
     CACHE.mkdir(parents=True, exist_ok=True)
     (CACHE / "packages.txt").write_text(pins)
-    options = [
-        "--no-deps",
-        "--disable-pip",
-        "--format",
-        "json",
-        "--progress-spinner",
-        "off",
-        "--timeout",
-        "5",
-    ]
+    options = ["--no-deps", "--disable-pip", "--format", "json", "--progress-spinner", "off", "--timeout", "5"]
     command = [sys.executable, "-m", "pip_audit", "-r", str(CACHE / "packages.txt"), *options]
     output = _output([*command, "--cache-dir", str(CACHE / "http")], seconds=120)
     try:
@@ -120,9 +109,7 @@ def report_lock() -> None:
     npm = shutil.which("npm")
     if npm is None or _checked_today("lock", lock):
         return
-    output = _output(
-        [npm, "audit", "--omit=dev", "--omit=optional", "--json"], seconds=20, folder=LOCK_FOLDER
-    )
+    output = _output([npm, "audit", "--omit=dev", "--omit=optional", "--json"], seconds=20, folder=LOCK_FOLDER)
     try:
         counts = json.loads(output)["metadata"]["vulnerabilities"]
     except (ValueError, KeyError, TypeError):
@@ -137,9 +124,7 @@ def report_lock() -> None:
 
 def _output(command: list[str], seconds: float, folder: Path = ROOT) -> str:
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=seconds, check=False, cwd=folder
-        ).stdout
+        return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False, cwd=folder).stdout
     except subprocess.TimeoutExpired:
         return ""
 

@@ -91,9 +91,7 @@ class Plan:
             lines.append(Line(self.group, what, ours, f"{SFTPGO}: {self.missing}", note=note))
         for name, theirs in figures.items():
             if name != OURS:
-                lines.append(
-                    kind(self.group, what, ours, name, theirs, goals.get(name), note or NOTES.get(name, ""))
-                )
+                lines.append(kind(self.group, what, ours, name, theirs, goals.get(name), note or NOTES.get(name, "")))
                 if name == SFTPGO:
                     lines.append(self._processor(what, ours, theirs, cpu_goal))
         return lines
@@ -102,13 +100,7 @@ class Plan:
         mine, its = ((figure.each or figure.cpu * 1000) for figure in (ours, theirs))
         ratio = its / mine if mine else None
         return Line(
-            self.group,
-            f"  … {what}: processor time",
-            Figure(mine, "ms"),
-            SFTPGO,
-            Figure(its, "ms"),
-            ratio,
-            goal,
+            self.group, f"  … {what}: processor time", Figure(mine, "ms"), SFTPGO, Figure(its, "ms"), ratio, goal
         )
 
 
@@ -158,12 +150,7 @@ class Arena:
         self.headers[name] = {}
 
     def contestant(
-        self,
-        name: str,
-        work: Callable[..., Any],
-        *arguments: Any,
-        sample: Callable[[Any], Sample],
-        **more: Any,
+        self, name: str, work: Callable[..., Any], *arguments: Any, sample: Callable[[Any], Sample], **more: Any
     ) -> Contestant:
         """`work` is done in a process of its own, whose processor time is that of the load generator."""
         return Contestant(partial(_sampled, sample, work, *arguments), self.servers[name], **more)

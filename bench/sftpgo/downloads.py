@@ -105,13 +105,10 @@ def _plain(arena: Arena, plan: Plan) -> list[Line]:
     contestants = {}
     for name, server in arena.servers.items():
         contents = [
-            request("GET", address(name, arena.top, f"small-{number}"), arena.headers[name])
-            for number in range(_COUNT)
+            request("GET", address(name, arena.top, f"small-{number}"), arena.headers[name]) for number in range(_COUNT)
         ]
         hammer(server.target, contents, 8)
-        contestants[name] = arena.contestant(
-            name, hammer, server.target, contents, 8, plan.seconds, sample=sample
-        )
+        contestants[name] = arena.contestant(name, hammer, server.target, contents, 8, plan.seconds, sample=sample)
     figures = plan.run("req/s", contestants, LINES["small-downloads"])
     return lines + plan.rates(LINES["small-downloads"], figures, {SFTPGO: 1.5, RCLONE: 1.1, RCLONE_USER: 1.1})
 

@@ -102,9 +102,7 @@ def _memory(plan: Plan) -> list[Line]:
             allowed = Figure(goal, "MiB")
             lines.append(share_line(GROUP, LINES[line], figures[OURS], _ALLOWED, allowed, 1.0, _MEMORY))
             if SFTPGO in figures:
-                lines.append(
-                    share_line(GROUP, LINES[line], figures[OURS], SFTPGO, figures[SFTPGO], note=NOTES[SFTPGO])
-                )
+                lines.append(share_line(GROUP, LINES[line], figures[OURS], SFTPGO, figures[SFTPGO], note=NOTES[SFTPGO]))
     return lines
 
 

@@ -168,9 +168,7 @@ def _hammered(arena: Arena, plan: Plan, line: str, folders: list[Path]) -> list[
     for name, server in arena.servers.items():
         contents = [listing(arena, name, folder) for folder in folders]
         hammer(server.target, contents * 2, 8)
-        contestants[name] = arena.contestant(
-            name, hammer, server.target, contents, 8, plan.seconds, sample=sample
-        )
+        contestants[name] = arena.contestant(name, hammer, server.target, contents, 8, plan.seconds, sample=sample)
     return plan.rates(LINES[line], plan.run("req/s", contestants, LINES[line]), {SFTPGO: 1.0})
 
 

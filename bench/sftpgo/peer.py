@@ -18,12 +18,7 @@ MODULE, VERSION = "github.com/drakkan/sftpgo/v2", "v2.6.4"
 TAGS = "nogcs,noazblob,nobolt,nomysql,nopgsql"
 """What the bench does not use; it makes the program smaller and its start faster."""
 USER = "bench"
-FILES, DIRS, UPLOAD, HEALTH = (
-    "/api/v2/user/files",
-    "/api/v2/user/dirs",
-    "/api/v2/user/files/upload",
-    "/healthz",
-)
+FILES, DIRS, UPLOAD, HEALTH = ("/api/v2/user/files", "/api/v2/user/dirs", "/api/v2/user/files/upload", "/healthz")
 _BUILD_SECONDS = 1800
 
 

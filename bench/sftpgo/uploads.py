@@ -65,9 +65,7 @@ def sync(*files: str) -> None:
             os.close(descriptor)
 
 
-def sent(
-    target: Target, sendings: Sequence[Sending], source: str, size: int, to_sync: Sequence[str]
-) -> float:
+def sent(target: Target, sendings: Sequence[Sending], source: str, size: int, to_sync: Sequence[str]) -> float:
     """Seconds until all of these are answered, and synced where their server does not."""
     seconds = send(target, sendings, source, size)
     began = time.perf_counter()

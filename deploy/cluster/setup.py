@@ -34,9 +34,7 @@ def make_bucket(credentials: dict[str, str]) -> None:
 def main() -> None:
     text = (SECRETS / "s3-credentials").read_text()
     make_bucket(dict(line.split("=", 1) for line in text.splitlines()))
-    Path(
-        os.environ["PORTICO_HOME"], "application.properties"
-    ).touch()  # the commands expect a home that exists
+    Path(os.environ["PORTICO_HOME"], "application.properties").touch()  # the commands expect a home that exists
     if not exists("connection", "files"):
         options = {"bucket": BUCKET, "region": "us-east-1", "endpoint-url": STORE}
         flags = [word for key, value in options.items() for word in ("--option", f"{key}={value}")]

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from portico.accounts.api_keys import (
-    ApiKeys,
-    KeyScope,
-    UnknownKey,
-    is_key,
-    new_text,
-    parse_network,
-)
+from portico.accounts.api_keys import ApiKeys, KeyScope, UnknownKey, is_key, new_text, parse_network
 from portico.accounts.credentials import digest_of, resembles_key
 from portico.accounts.users import Users
 from portico.model.errors import AddressNotAllowed, InvalidRequest, NotFound, NotSignedIn, TooManyRequests
@@ -71,9 +64,7 @@ def test_a_scanner_can_tell_a_key() -> None:
     assert not resembles_key("pk_" + "x" * 40)  # as an access token may be
 
 
-async def test_a_key_gives_no_more_than_its_owner_has_now(
-    keys: ApiKeys, users: Users, alice: User, clock: Any
-) -> None:
+async def test_a_key_gives_no_more_than_its_owner_has_now(keys: ApiKeys, users: Users, alice: User, clock: Any) -> None:
     whole = await keys.add(alice, KeyScope(" nightly "))
     assert (whole.key.name, whole.key.rights, whole.key.folder) == ("nightly", DEFAULT_RIGHTS, Path())
     assert (await keys.use(whole.text, HERE)).user == alice
@@ -123,9 +114,7 @@ async def test_an_end_is_seen_here_at_once_and_elsewhere_within_a_second(
     assert await keys.list(alice) == []
 
 
-async def test_a_key_expires_even_in_the_cache_and_is_shown_for_a_while(
-    keys: ApiKeys, alice: User, clock: Any
-) -> None:
+async def test_a_key_expires_even_in_the_cache_and_is_shown_for_a_while(keys: ApiKeys, alice: User, clock: Any) -> None:
     end = clock_module.to_datetime(clock.moment) + timedelta(hours=1)
     new = await keys.add(alice, KeyScope("short", expires_at=end))
     assert new.key.expires_at == end
@@ -193,12 +182,8 @@ async def test_the_last_use_is_written_once_a_minute_beside_the_request(
     assert len(queries) == 0
 
 
-async def test_a_user_has_a_bounded_number_of_keys(
-    keys: ApiKeys, alice: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_user_has_a_bounded_number_of_keys(keys: ApiKeys, alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_KEYS", 3)
-    made = await asyncio.gather(
-        *(keys.add(alice, KeyScope(str(n))) for n in range(6)), return_exceptions=True
-    )
+    made = await asyncio.gather(*(keys.add(alice, KeyScope(str(n))) for n in range(6)), return_exceptions=True)
     assert sum(isinstance(each, TooManyRequests) for each in made) == 3
     assert len(await keys.list(alice)) == 3

@@ -15,15 +15,11 @@ def cluster(database: Database) -> Cluster:
     return Cluster(database)
 
 
-async def test_the_first_node_makes_the_key_and_the_others_need_it(
-    cluster: Cluster, tmp_path: pathlib.Path
-) -> None:
+async def test_the_first_node_makes_the_key_and_the_others_need_it(cluster: Cluster, tmp_path: pathlib.Path) -> None:
     one, two = tmp_path / "one.key", tmp_path / "two.key"
     key = await cluster.load_key(one)
     assert (await cluster.load_key(one)).text() == key.text()
-    with pytest.raises(
-        ClusterMismatch, match=f"lacks the secret key.*copy secret.key.*{two}.*PORTICO_SECRET_KEY"
-    ):
+    with pytest.raises(ClusterMismatch, match=f"lacks the secret key.*copy secret.key.*{two}.*PORTICO_SECRET_KEY"):
         await cluster.load_key(two)
     assert not two.exists()
     two.write_text(SecretKey.generate().text())

@@ -87,22 +87,16 @@ async def test_connections_in_use_are_those_of_enabled_users(connections: Connec
 
 async def test_a_change_merges_and_removes(connections: Connections) -> None:
     old = await connections.add("bucket", "s3", {"bucket": "b", "prefix": "p"}, {"key": "1", "other": "2"})
-    new = await connections.change(
-        "bucket", options={"prefix": None, "region": "r"}, secrets={"key": "3", "x": None}
-    )
+    new = await connections.change("bucket", options={"prefix": None, "region": "r"}, secrets={"key": "3", "x": None})
     assert new.options == {"bucket": "b", "region": "r"}
     assert new.secrets == {"key": "3", "other": "2"}
     assert new.revision > old.revision
     assert await connections.get("bucket") == new
-    assert (
-        await connections.change("bucket", options={}, secrets={"key": None, "other": None})
-    ).secrets == {}
+    assert (await connections.change("bucket", options={}, secrets={"key": None, "other": None})).secrets == {}
 
 
 async def test_changes_at_once_are_all_kept(connections: Connections) -> None:
-    await asyncio.gather(
-        *(connections.change("local", options={f"k{n}": "v"}, secrets={}) for n in range(10))
-    )
+    await asyncio.gather(*(connections.change("local", options={f"k{n}": "v"}, secrets={}) for n in range(10)))
     assert set((await connections.get("local")).options) == {"folder", *(f"k{n}" for n in range(10))}
 
 

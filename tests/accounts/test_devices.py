@@ -38,9 +38,7 @@ def test_a_proof_expires(devices: Devices, clock: Any) -> None:
 
 
 def test_two_devices_are_distinguished(devices: Devices) -> None:
-    assert devices.known(devices.renewed("", 7, HASH), 7, HASH) != devices.known(
-        devices.renewed("", 7, HASH), 7, HASH
-    )
+    assert devices.known(devices.renewed("", 7, HASH), 7, HASH) != devices.known(devices.renewed("", 7, HASH), 7, HASH)
 
 
 def test_a_new_proof_replaces_the_old_one_and_leaves_those_of_others(devices: Devices) -> None:

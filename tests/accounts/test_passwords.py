@@ -98,9 +98,7 @@ async def test_a_hash_that_is_none_matches_nothing(passwords: Passwords) -> None
 
 
 @pytest.mark.parametrize("password", ["x" * 1025, "ä" * 513, "x" * 2**20, "\ud800" * 8])
-async def test_what_cannot_be_a_password_is_never_hashed(
-    gate: Gate, passwords: Passwords, password: str
-) -> None:
+async def test_what_cannot_be_a_password_is_never_hashed(gate: Gate, passwords: Passwords, password: str) -> None:
     assert not await passwords.verify(None, password)
     assert gate.passed == 0
 
@@ -133,18 +131,13 @@ async def test_beyond_the_queue_strangers_are_turned_away_but_the_familiar_are_n
 
 
 def attempts_of(users: int, places: int = 1) -> list[SignInAttempt]:
-    return [
-        attempt_of(f"user{user}", f"198.18.{user}.{place}")
-        for user in range(users)
-        for place in range(places)
-    ]
+    return [attempt_of(f"user{user}", f"198.18.{user}.{place}") for user in range(users) for place in range(places)]
 
 
 async def test_a_full_familiar_lane_leaves_the_general_one(gate: Gate, passwords: Passwords) -> None:
     room = 1 + module.QUEUE + module._cores() + module.QUEUE
     waiting = [
-        asyncio.create_task(passwords.verify(None, "guess", attempt, familiar=True))
-        for attempt in attempts_of(room)
+        asyncio.create_task(passwords.verify(None, "guess", attempt, familiar=True)) for attempt in attempts_of(room)
     ]
     await asyncio.sleep(0)
     assert (passwords.queued(familiar=True), passwords.queued(familiar=False)) == (

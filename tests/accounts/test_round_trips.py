@@ -72,9 +72,7 @@ async def trips(postgres: PostgresServer) -> RoundTrips:
 
 
 @pytest.fixture
-async def database(
-    trips: RoundTrips, postgres: PostgresServer, migrated_template: str
-) -> AsyncIterator[Database]:
+async def database(trips: RoundTrips, postgres: PostgresServer, migrated_template: str) -> AsyncIterator[Database]:
     async with trips.listening() as port:
         url = postgres.new_database(migrated_template).replace(f":{postgres.port}/", f":{port}/")
         database = Database(url)

@@ -52,10 +52,7 @@ async def test_only_digests_are_stored_and_nothing_shows_a_token(
         assert token not in repr(pair) + repr(session)
     async with database.connect() as reading:
         everything = [
-            value
-            for table in metadata.sorted_tables
-            for row in await reading.execute(select(table))
-            for value in row
+            value for table in metadata.sorted_tables for row in await reading.execute(select(table)) for value in row
         ]
     assert session.token_digest in everything
     assert pair.access_token not in everything
@@ -89,9 +86,7 @@ async def test_a_refresh_token_expires(tokens: Sessions, alice: User, clock: Any
     assert await refused(tokens.refresh(pair.refresh_token))
 
 
-async def test_logging_out_ends_the_family_and_nothing_else(
-    tokens: Sessions, alice: User, database: Database
-) -> None:
+async def test_logging_out_ends_the_family_and_nothing_else(tokens: Sessions, alice: User, database: Database) -> None:
     pair, elsewhere = await tokens.issue(alice), await tokens.issue(alice)
     renewed = await tokens.refresh(pair.refresh_token)
     await tokens.end(await tokens.session(renewed.access_token))
@@ -158,9 +153,7 @@ async def test_two_workers_refresh_at_once(tokens: Sessions, url: str, alice: Us
         await database.close()
 
 
-async def test_logging_out_and_refreshing_at_once_leaves_nothing_usable(
-    tokens: Sessions, alice: User
-) -> None:
+async def test_logging_out_and_refreshing_at_once_leaves_nothing_usable(tokens: Sessions, alice: User) -> None:
     for _ in range(10):
         pair = await tokens.issue(alice)
         session = await tokens.session(pair.access_token)
@@ -225,9 +218,7 @@ async def test_who_asks_after_a_user_was_disabled_does_not_share_an_earlier_quer
     assert not await late
 
 
-async def test_sweep_deletes_what_expired(
-    tokens: Sessions, alice: User, clock: Any, database: Database
-) -> None:
+async def test_sweep_deletes_what_expired(tokens: Sessions, alice: User, clock: Any, database: Database) -> None:
     await tokens.issue(alice)
     clock.advance(86400)
     pair = await tokens.issue(alice)

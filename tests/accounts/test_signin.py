@@ -8,14 +8,7 @@ import pytest
 from portico.accounts.passwords import QUEUE, SHARE, Passwords
 from portico.accounts.sessions import Sessions
 from portico.accounts.sign_in import FAMILIAR_BURST, FAMILIAR_RATE, MAX_WRITES, SignedIn, SignIn
-from portico.accounts.throttle import (
-    ADDRESS_FAILURES,
-    INTERVAL,
-    PAIR_FAILURES,
-    Throttle,
-    Treatment,
-    attempt_of,
-)
+from portico.accounts.throttle import ADDRESS_FAILURES, INTERVAL, PAIR_FAILURES, Throttle, Treatment, attempt_of
 from portico.accounts.users import Users
 from portico.model.errors import NotFound, TooManyRequests, WrongPassword
 from portico.store.database import Database
@@ -47,9 +40,7 @@ async def test_every_refusal_is_the_same(sign_in: SignIn, users: Users, alice: U
     ):
         with pytest.raises(WrongPassword) as refusal:
             await sign_in.with_password(name, password, HOME)
-        refusals.append(
-            (refusal.value.code, refusal.value.detail, refusal.value.retry_after, refusal.value.cause)
-        )
+        refusals.append((refusal.value.code, refusal.value.detail, refusal.value.retry_after, refusal.value.cause))
     assert len(set(refusals)) == 1
 
 
@@ -84,8 +75,7 @@ async def test_guessing_is_slowed_down_and_the_victim_is_not_locked_out(sign_in:
 async def test_a_flood_does_not_crowd_out_who_signed_in_before(sign_in: SignIn, alice: User) -> None:
     await sign_in.with_password("alice", "correct horse", HOME)
     flood = [
-        asyncio.create_task(sign_in.with_password(f"user{n}", "a wrong guess", f"198.51.100.{n}"))
-        for n in range(100)
+        asyncio.create_task(sign_in.with_password(f"user{n}", "a wrong guess", f"198.51.100.{n}")) for n in range(100)
     ]
     while not sign_in._passwords.queued(familiar=False):
         await asyncio.sleep(0)
@@ -112,9 +102,7 @@ async def test_an_account_that_signs_in_everywhere_does_not_crowd_out_others(
         return False
 
     monkeypatch.setattr(sign_in._passwords, "_matches", held)
-    crowd = [
-        asyncio.create_task(sign_in.with_password("mallory", "of mallory", place)) for place in places * 3
-    ]
+    crowd = [asyncio.create_task(sign_in.with_password("mallory", "of mallory", place)) for place in places * 3]
     passwords = sign_in._passwords
     while sum(passwords.queued(familiar=lane) for lane in (False, True)) < SHARE + QUEUE:
         await asyncio.sleep(0)
@@ -151,8 +139,7 @@ async def test_sign_ins_of_one_user_are_written_one_after_the_other(
     await asyncio.gather(*(sign_in.with_password("alice", "x", f"192.0.2.{n}") for n in range(MAX_WRITES)))
     assert most == 1
     outcomes = await asyncio.gather(
-        *(sign_in.with_password("alice", "x", f"192.0.2.{n}") for n in range(2 * MAX_WRITES)),
-        return_exceptions=True,
+        *(sign_in.with_password("alice", "x", f"192.0.2.{n}") for n in range(2 * MAX_WRITES)), return_exceptions=True
     )
     assert {type(outcome) for outcome in outcomes} <= {SignedIn, TooManyRequests}
     assert not sign_in._writes
@@ -179,9 +166,7 @@ async def test_an_account_that_signs_in_all_the_time_leaves_the_familiar_lane(
     assert lanes == [True] * int(FAMILIAR_RATE) + [False] * (10 - int(FAMILIAR_RATE))
 
 
-async def guess(
-    sign_in: SignIn, times: int, place: str, device: str = "", *, username: str = "alice"
-) -> None:
+async def guess(sign_in: SignIn, times: int, place: str, device: str = "", *, username: str = "alice") -> None:
     for _ in range(times):
         with pytest.raises(WrongPassword):
             await sign_in.with_password(username, "a wrong guess", place, device)
@@ -253,9 +238,7 @@ async def test_a_new_password_clears_the_failures_and_ends_known_devices(
         await guess(sign_in, PAIR_FAILURES + 1, "198.51.100.8", device)
 
 
-async def test_unlocking_clears_every_count_of_the_user(
-    sign_in: SignIn, users: Users, alice: User, clock: Any
-) -> None:
+async def test_unlocking_clears_every_count_of_the_user(sign_in: SignIn, users: Users, alice: User, clock: Any) -> None:
     device = (await sign_in.with_password("alice", "correct horse", HOME)).device
     await guess(sign_in, PAIR_FAILURES, HOME)
     await guess(sign_in, PAIR_FAILURES, HOME, device)
@@ -304,12 +287,7 @@ async def test_a_success_clears_the_failures(sign_in: SignIn, throttle: Throttle
 
 @pytest.mark.parametrize("change", ["disabled", "password", "deleted"])
 async def test_what_changes_while_the_password_is_verified_counts(
-    sign_in: SignIn,
-    users: Users,
-    alice: User,
-    passwords: Passwords,
-    monkeypatch: pytest.MonkeyPatch,
-    change: str,
+    sign_in: SignIn, users: Users, alice: User, passwords: Passwords, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     verify = passwords.verify
 

@@ -100,8 +100,7 @@ async def test_what_the_database_does_not_take_is_reported_to_all_and_not_kept(
         for each in broken:
             patch.setattr(*each, fail_to)
         outcomes = await asyncio.gather(
-            *(throttle.failed(attempt_of("alice", HOME)) for _ in range(PAIR_FAILURES)),
-            return_exceptions=True,
+            *(throttle.failed(attempt_of("alice", HOME)) for _ in range(PAIR_FAILURES)), return_exceptions=True
         )
     assert [type(outcome) for outcome in outcomes] == [Unavailable] * PAIR_FAILURES
     await fail(throttle, PAIR_FAILURES)
@@ -109,9 +108,7 @@ async def test_what_the_database_does_not_take_is_reported_to_all_and_not_kept(
 
 
 async def test_who_leaves_does_not_take_the_others_along(throttle: Throttle) -> None:
-    leaving, *staying = [
-        asyncio.create_task(throttle.failed(attempt_of("alice", HOME))) for _ in range(PAIR_FAILURES)
-    ]
+    leaving, *staying = [asyncio.create_task(throttle.failed(attempt_of("alice", HOME))) for _ in range(PAIR_FAILURES)]
     await asyncio.sleep(0)
     leaving.cancel()
     await asyncio.gather(*staying)
@@ -284,9 +281,7 @@ async def test_failures_at_once_are_all_counted(throttle: Throttle, database: Da
 
 
 @pytest.mark.parametrize("jump", [-600, 600])
-async def test_a_clock_that_jumps_keeps_nobody_out_for_longer(
-    throttle: Throttle, clock: Any, jump: int
-) -> None:
+async def test_a_clock_that_jumps_keeps_nobody_out_for_longer(throttle: Throttle, clock: Any, jump: int) -> None:
     await fail(throttle, PAIR_FAILURES)
     clock.set(jump)
     assert 0 < await wait_of(throttle) <= WINDOW.total_seconds()

@@ -15,9 +15,7 @@ at = Path.parse
 pytestmark = pytest.mark.usefixtures("clock")
 
 
-async def test_a_ticket_opens_one_path_any_number_of_times(
-    tickets: Tickets, tokens: Sessions, alice: User
-) -> None:
+async def test_a_ticket_opens_one_path_any_number_of_times(tickets: Tickets, tokens: Sessions, alice: User) -> None:
     session = await tokens.session((await tokens.issue(alice)).access_token)
     ticket = await tickets.issue(session, at("/a/ä b.txt"), is_folder=False)
     for _ in range(3):

@@ -38,21 +38,7 @@ async def test_names_are_the_same_whatever_their_case(users: Users, alice: User)
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        ".hidden",
-        "a b",
-        "a/b",
-        "a\\b",
-        "a\0b",
-        "..",
-        "x" * 65,
-        "x" * 100_000,
-        "a\n",
-        "\ud800",
-        "\ufdfa" * 64,
-    ],
+    "name", ["", ".hidden", "a b", "a/b", "a\\b", "a\0b", "..", "x" * 65, "x" * 100_000, "a\n", "\ud800", "\ufdfa" * 64]
 )
 async def test_odd_names_are_refused_and_never_found(users: Users, name: str) -> None:
     if name != "\ufdfa" * 64:
@@ -77,11 +63,7 @@ async def test_two_of_one_name_at_once(users: Users) -> None:
     outcomes = await asyncio.gather(
         *(users.add(name, "correct horse") for name in ("Bob", "bob", "BOB")), return_exceptions=True
     )
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == [
-        "AlreadyExists",
-        "AlreadyExists",
-        "User",
-    ]
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["AlreadyExists", "AlreadyExists", "User"]
     assert len(await users.list()) == 1
 
 
@@ -130,9 +112,7 @@ async def test_what_ends_a_user_ends_their_tokens(
             await tokens.session(pair.access_token)
 
 
-async def test_new_rights_are_seen_when_the_cache_has_expired(
-    users: Users, alice: User, tokens: Sessions
-) -> None:
+async def test_new_rights_are_seen_when_the_cache_has_expired(users: Users, alice: User, tokens: Sessions) -> None:
     pair = await tokens.issue(alice)
     assert (await tokens.session(pair.access_token)).user.rights == DEFAULT_RIGHTS
     await users.change("alice", rights=[Right.LIST])

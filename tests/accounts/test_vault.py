@@ -56,9 +56,7 @@ def test_a_key_in_a_variable_and_in_a_named_file_is_refused(tmp_path: pathlib.Pa
     environment = {"PORTICO_SECRET_KEY": key, "PORTICO_SECRET_KEY_FILE": str(tmp_path / "credential")}
     with pytest.raises(BadSecretKey, match="PORTICO_SECRET_KEY_FILE and PORTICO_SECRET_KEY are both set;"):
         SecretKey.load(tmp_path / "secret.key", environment)
-    assert (
-        SecretKey.load(tmp_path / "secret.key", {**environment, "PORTICO_SECRET_KEY_FILE": ""}).text() == key
-    )
+    assert SecretKey.load(tmp_path / "secret.key", {**environment, "PORTICO_SECRET_KEY_FILE": ""}).text() == key
 
 
 def test_standard_base64_is_the_same_key(tmp_path: pathlib.Path) -> None:
@@ -68,14 +66,10 @@ def test_standard_base64_is_the_same_key(tmp_path: pathlib.Path) -> None:
     assert SecretKey.load(tmp_path / "secret.key", {"PORTICO_SECRET_KEY": text}).text() == key.text()
 
 
-@pytest.mark.parametrize(
-    "text", ["short", "a" * 43 + "!", "ä" * 43, "A" * 44, "A" * 20 + " " + "A" * 23, "A" * 86]
-)
+@pytest.mark.parametrize("text", ["short", "a" * 43 + "!", "ä" * 43, "A" * 44, "A" * 20 + " " + "A" * 23, "A" * 86])
 def test_a_malformed_key_is_refused_and_not_shown(text: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / "secret.key").write_text(text)
-    with pytest.raises(
-        BadSecretKey, match=r"malformed.*openssl rand -base64 32 \| tr '\+/' '-_'"
-    ) as from_file:
+    with pytest.raises(BadSecretKey, match=r"malformed.*openssl rand -base64 32 \| tr '\+/' '-_'") as from_file:
         SecretKey.load(tmp_path / "secret.key", {})
     assert text not in from_file.value.detail
     assert "secret.key" in from_file.value.detail
@@ -111,13 +105,7 @@ def test_another_key_another_label_or_altered_bytes_do_not_open() -> None:
         Vault(SecretKey.generate()).open(sealed, "bucket")
     with pytest.raises(BadSecretKey):
         vault.open(sealed, "other")
-    for altered in (
-        b"",
-        sealed[:5],
-        sealed[:-1],
-        b"\x02" + sealed[1:],
-        sealed[:-1] + bytes([sealed[-1] ^ 1]),
-    ):
+    for altered in (b"", sealed[:5], sealed[:-1], b"\x02" + sealed[1:], sealed[:-1] + bytes([sealed[-1] ^ 1])):
         with pytest.raises(BadSecretKey):
             vault.open(altered, "bucket")
 

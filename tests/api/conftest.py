@@ -71,11 +71,7 @@ def log(log_stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> io.StringIO
     text = log_stream
     logger = structlog.wrap_logger(
         structlog.PrintLogger(text),
-        processors=[
-            logs.with_request_id,
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
+        processors=[logs.with_request_id, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()],
     )
     for module in (middleware, problems):
         monkeypatch.setattr(module, "log", logger)
@@ -100,9 +96,7 @@ async def _populate(chosen: Settings) -> None:
     key = SecretKey.load(chosen.secret_key_file, {})
     database, passwords = Database(chosen.database_url), Passwords()
     paths = HomePaths(str(chosen.home), PATH_OPTIONS, keep_relative=chosen.database_in_home)
-    await Connections(database, Vault(key), paths).add(
-        "local", "local", {"folder": str(chosen.files_folder)}, {}
-    )
+    await Connections(database, Vault(key), paths).add("local", "local", {"folder": str(chosen.files_folder)}, {})
     users = Users(database, passwords)
     for name, rights in RIGHTS.items():
         await users.add(name, PASSWORD, root="/web", rights=rights)

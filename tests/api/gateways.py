@@ -93,29 +93,17 @@ class Gateway:
         return await self.client.post("/backend/login", data=form, auth=CLIENT)
 
     async def call(
-        self,
-        method: str,
-        path: str = "",
-        *,
-        user: str = "web",
-        headers: Headers | None = None,
-        **options: Any,
+        self, method: str, path: str = "", *, user: str = "web", headers: Headers | None = None, **options: Any
     ) -> httpx2.Response:
         """Ask for something below the file system's address."""
         credentials = await self.sign_in(user)
-        return await self.client.request(
-            method, address(path), headers={**credentials, **(headers or {})}, **options
-        )
+        return await self.client.request(method, address(path), headers={**credentials, **(headers or {})}, **options)
 
     async def list(self, path: str = "", user: str = "web", **parameters: Any) -> httpx2.Response:
         return await self.call("GET", path, user=user, params=parameters)
 
     async def upload(
-        self,
-        path: str,
-        files: Mapping[str, bytes],
-        user: str = "web",
-        **parameters: str,
+        self, path: str, files: Mapping[str, bytes], user: str = "web", **parameters: str
     ) -> httpx2.Response:
         form = [("data", (name, content)) for name, content in files.items()]
         return await self.call("POST", path, user=user, files=form, params=parameters)
@@ -175,8 +163,7 @@ class Gateway:
                 assert not answer.status, "the answer began twice"
                 answer.status = message["status"]
                 answer.headers = [
-                    (name.decode("latin-1").lower(), value.decode("latin-1"))
-                    for name, value in message["headers"]
+                    (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in message["headers"]
                 ]
             else:
                 answer.body += message.get("body", b"")
@@ -208,11 +195,7 @@ async def running(
                 services,
                 app._metrics,
                 app.on_stop,
-                Sessions(
-                    database,
-                    token_lifetime=chosen.token_lifetime,
-                    refresh_lifetime=chosen.refresh_lifetime,
-                ),
+                Sessions(database, token_lifetime=chosen.token_lifetime, refresh_lifetime=chosen.refresh_lifetime),
                 Users(database, passwords),
                 Connections(database, Vault(SecretKey.load(chosen.secret_key_file, {}))),
                 chosen,

@@ -44,9 +44,7 @@ class Shared:
         return shown
 
     async def accesses(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = (await owner(self.gateway, "GET", f"/{self.body['id']}/accesses"))[
-            "content"
-        ]
+        found: list[dict[str, Any]] = (await owner(self.gateway, "GET", f"/{self.body['id']}/accesses"))["content"]
         return found
 
     async def end(self) -> None:
@@ -69,26 +67,18 @@ class GuestClient:
             method, address(path), headers={**self.header, **(headers or {})}, **options
         )
 
-    async def put(
-        self, path: str, content: bytes | AsyncIterator[bytes] = b"sent", **options: Any
-    ) -> httpx2.Response:
+    async def put(self, path: str, content: bytes | AsyncIterator[bytes] = b"sent", **options: Any) -> httpx2.Response:
         return await self.call("PUT", path, content=content, **options)
 
     async def tus(
-        self,
-        method: str,
-        where: str = "/backend/1.0.0/uploads",
-        headers: dict[str, str] | None = None,
-        **more: Any,
+        self, method: str, where: str = "/backend/1.0.0/uploads", headers: dict[str, str] | None = None, **more: Any
     ) -> httpx2.Response:
         sent = {**self.header, "Tus-Resumable": "1.0.0", **(headers or {})}
         return await self.gateway.client.request(method, where, headers=sent, **more)
 
 
 async def owner(gateway: Gateway, method: str, path: str = "", **options: Any) -> Any:
-    answer = await gateway.client.request(
-        method, LINKS + path, headers=await gateway.sign_in(SHARER), **options
-    )
+    answer = await gateway.client.request(method, LINKS + path, headers=await gateway.sign_in(SHARER), **options)
     assert answer.status_code in (200, 201, 204), answer.text
     return answer.json() if answer.content else None
 

@@ -21,9 +21,7 @@ NEW = "a walk in the woods"
 
 async def signed_in(gateway: Gateway, agent: str = "curl/8", **form: str) -> dict[str, str]:
     fields = {"grant_type": "password", "username": "web", "password": OLD, **form}
-    answer = await gateway.client.post(
-        "/backend/login", data=fields, auth=CLIENT, headers={"User-Agent": agent}
-    )
+    answer = await gateway.client.post("/backend/login", data=fields, auth=CLIENT, headers={"User-Agent": agent})
     assert answer.status_code == 200, answer.text
     return {"Authorization": f"Bearer {answer.json()['access_token']}"}
 
@@ -32,9 +30,7 @@ async def change(gateway: Gateway, headers: dict[str, str], old: str, new: str) 
     return await gateway.client.post(PASSWORD, headers=headers, json={"oldPassword": old, "newPassword": new})
 
 
-async def test_another_password_ends_all_other_sessions(
-    open_gateway: OpenGateway, log_stream: io.StringIO
-) -> None:
+async def test_another_password_ends_all_other_sessions(open_gateway: OpenGateway, log_stream: io.StringIO) -> None:
     gateway = await open_gateway(**{"audit.file": "audit.log"})
     here, there = await signed_in(gateway), await signed_in(gateway, "Mozilla/5.0 (X11) Firefox/140.0")
     facts = (await gateway.client.get(ACCOUNT, headers=here)).json()
@@ -68,9 +64,7 @@ async def test_another_password_ends_all_other_sessions(
 
 async def test_the_old_password_cannot_be_guessed(gateway: Gateway) -> None:
     here = await gateway.sign_in()
-    answers = [
-        (await change(gateway, here, "wrong horse", NEW)).status_code for _ in range(PAIR_FAILURES + 1)
-    ]
+    answers = [(await change(gateway, here, "wrong horse", NEW)).status_code for _ in range(PAIR_FAILURES + 1)]
     assert answers == [403] * PAIR_FAILURES + [429]
     assert (await gateway.client.get("/backend/session", headers=here)).status_code == 200
 
@@ -215,9 +209,7 @@ async def test_no_other_origin_may_ask_for_the_cookie(open_gateway: OpenGateway)
 
 
 @pytest.mark.parametrize("secure", [True, False])
-async def test_the_cookie_is_secure_over_tls_or_behind_a_proxy(
-    open_gateway: OpenGateway, secure: bool
-) -> None:
+async def test_the_cookie_is_secure_over_tls_or_behind_a_proxy(open_gateway: OpenGateway, secure: bool) -> None:
     gateway = await open_gateway(**({"server.behind-proxy": "127.0.0.1"} if secure else {}))
     answer = await post(gateway, OWN, grant_type="password", username="web", password=OLD)
     [cookie] = [each for each in answer.headers.get_list("Set-Cookie") if "portico-session" in each]

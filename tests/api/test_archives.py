@@ -47,9 +47,7 @@ async def test_a_folder(gateway: Gateway) -> None:
     assert int(response.headers["Content-Length"]) == len(response.content)
     assert response.headers["Content-Type"] == "application/zip"
     assert 'filename="reports.zip"' in response.headers["Content-Disposition"]
-    assert (
-        response.headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'; sandbox"
-    )
+    assert response.headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'; sandbox"
 
 
 @pytest.mark.usefixtures("tree")
@@ -186,9 +184,7 @@ async def test_limits(open_gateway: OpenGateway, limit: dict[str, str]) -> None:
 
 
 @pytest.mark.usefixtures("tree")
-async def test_a_file_that_fails_breaks_the_archive_off(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_that_fails_breaks_the_archive_off(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     read = LocalProvider.read
 
     async def failing(self: LocalProvider, path: object, *more: object, **options: object) -> object:

@@ -91,9 +91,7 @@ async def test_every_change_has_a_line(gateway: Gateway) -> None:
     await gateway.upload("in", {"a.txt": b"1"}, onConflict="rename")
     await gateway.call("POST", "new", params={"action": "MKDIR"})
     await gateway.call("POST", "in/a.txt", params={"action": "COPY", "target": "/new/c d"})
-    await gateway.call(
-        "POST", "in/b.txt", params={"action": "MOVE", "target": "/new/c d", "onConflict": "rename"}
-    )
+    await gateway.call("POST", "in/b.txt", params={"action": "MOVE", "target": "/new/c d", "onConflict": "rename"})
     await gateway.call("DELETE", "new", params={"recursive": "true"})
     assert reported(gateway) == [
         ("upload", "/in/a.txt", "done"),
@@ -218,9 +216,7 @@ CHANGES: dict[str, Ask] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_where_it_is_required_nothing_changes_without_it(
-    open_gateway: OpenGateway, change: str
-) -> None:
+async def test_where_it_is_required_nothing_changes_without_it(open_gateway: OpenGateway, change: str) -> None:
     gateway = await open_gateway(**REQUIRED)
     gateway.put("a", b"old")
     break_log(gateway)

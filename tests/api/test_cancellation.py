@@ -138,9 +138,7 @@ async def test_work_ends_before_its_request_does(gateway: Gateway, monkeypatch: 
 
     monkeypatch.setattr(LocalProvider, "copy", slow)
     headers = await gateway.sign_in()
-    request = asyncio.create_task(
-        gateway.client.post(f"{FILESYSTEM}/tree?action=COPY&target=/new", headers=headers)
-    )
+    request = asyncio.create_task(gateway.client.post(f"{FILESYSTEM}/tree?action=COPY&target=/new", headers=headers))
     await begun.wait()
     request.cancel()
     with pytest.raises(asyncio.CancelledError):

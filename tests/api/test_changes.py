@@ -6,10 +6,7 @@ from .gateways import Gateway
 
 
 def tree(gateway: Gateway) -> set[str]:
-    return {
-        str(each.relative_to(gateway.files)) + ("/" if each.is_dir() else "")
-        for each in gateway.files.rglob("*")
-    }
+    return {str(each.relative_to(gateway.files)) + ("/" if each.is_dir() else "") for each in gateway.files.rglob("*")}
 
 
 async def change(gateway: Gateway, method: str, path: str, user: str = "web", **parameters: str) -> str:
@@ -70,9 +67,7 @@ async def test_a_folder_goes_with_all_that_it_holds(gateway: Gateway, action: st
         gateway.put(name)
     assert await change(gateway, "POST", "old", action=action, target="/new") == "/new"
     moved = {"new/", "new/1", "new/deep/", "new/deep/2"}
-    assert tree(gateway) == (
-        moved | {"old/", "old/1", "old/deep/", "old/deep/2"} if action == "COPY" else moved
-    )
+    assert tree(gateway) == (moved | {"old/", "old/1", "old/deep/", "old/deep/2"} if action == "COPY" else moved)
 
 
 @pytest.mark.parametrize("action", ["MOVE", "COPY"])
@@ -157,9 +152,7 @@ async def test_a_target_is_needed(gateway: Gateway, action: str) -> None:
         ("dropper", "MOVE", "forbidden"),
     ],
 )
-async def test_moving_and_copying_need_their_rights(
-    gateway: Gateway, user: str, action: str, outcome: str
-) -> None:
+async def test_moving_and_copying_need_their_rights(gateway: Gateway, user: str, action: str, outcome: str) -> None:
     gateway.put("a")
     assert await change(gateway, "POST", "a", user, action=action, target="/new") == outcome
 
@@ -216,9 +209,7 @@ async def test_a_folder_with_content_goes_only_when_that_is_meant(gateway: Gatew
         ("file", {"recursive": "TRUE"}, "invalid-request"),
     ],
 )
-async def test_what_cannot_be_deleted(
-    gateway: Gateway, path: str, parameters: dict[str, str], code: str
-) -> None:
+async def test_what_cannot_be_deleted(gateway: Gateway, path: str, parameters: dict[str, str], code: str) -> None:
     gateway.put("file")
     assert await change(gateway, "DELETE", path, **parameters) == code
     assert tree(gateway) == {"file"}

@@ -26,9 +26,7 @@ async def statuses(guest: GuestClient, name: str, folder: str = "") -> dict[str,
         "tus": (await guest.tus("POST", headers=tus)).status_code,
         "concatenation": (await guest.tus("POST", headers=final)).status_code,
         "mkdir": (await guest.call("POST", f"{place}{name}-folder", params={"action": "MKDIR"})).status_code,
-        "mkdir below": (
-            await guest.call("POST", f"{place}{name}-above/new", params={"action": "MKDIR"})
-        ).status_code,
+        "mkdir below": (await guest.call("POST", f"{place}{name}-above/new", params={"action": "MKDIR"})).status_code,
         "put below": (await guest.put(f"{place}{name}-above/file")).status_code,
     }
 

@@ -89,9 +89,7 @@ async def test_the_right_digest_of_a_part_is_accepted(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("way", fields(CONTENT))
-async def test_a_part_that_does_not_match_its_digest_is_not_stored(
-    gateway: Gateway, way: tuple[str, str]
-) -> None:
+async def test_a_part_that_does_not_match_its_digest_is_not_stored(gateway: Gateway, way: tuple[str, str]) -> None:
     gateway.put("file", OLD)
     answer = await send(gateway, form(file("first", b"kept"), file("file", CONTENT[:-1] + b"?", way)))
     detail = refused(gateway, answer, {"first": b"kept", "file": OLD}, MISMATCH)
@@ -117,9 +115,7 @@ async def test_the_digest_of_a_body_with_one_file_is_verified(gateway: Gateway, 
         assert (answer.json()["stored"], answer.json()["failed"]) == ([], ["file"])
 
 
-async def test_the_digest_of_a_body_with_several_files_is_refused_before_the_first_is_stored(
-    gateway: Gateway,
-) -> None:
+async def test_the_digest_of_a_body_with_several_files_is_refused_before_the_first_is_stored(gateway: Gateway) -> None:
     body = form(file("first", CONTENT), file("second", CONTENT))
     answer = await send(gateway, body, ("Content-Digest", f"sha-256=:{digest('sha-256', body)}:"))
     assert "each part" in refused(gateway, answer, {})
@@ -290,9 +286,7 @@ async def test_nothing_is_asked_of_the_database_without_a_wish(
     assert "digest" not in (await gateway.list("")).text
 
 
-async def test_a_listing_shows_no_digest_of_another_file_with_the_same_size_and_time(
-    gateway: Gateway,
-) -> None:
+async def test_a_listing_shows_no_digest_of_another_file_with_the_same_size_and_time(gateway: Gateway) -> None:
     moment = {"X-Modified": "2020-01-01T00:00:00Z"}
     await put(gateway, "file", headers=WANTED | moment)
     await put(gateway, "file", CONTENT[::-1], headers=moment)
@@ -320,10 +314,7 @@ async def test_always(open_gateway: OpenGateway) -> None:
 @pytest.mark.parametrize("fields", ["", "Digest", "digest,size", "etag"])
 async def test_there_is_no_other_field(gateway: Gateway, fields: str) -> None:
     gateway.put("file")
-    for answer in (
-        await gateway.list(fields=fields),
-        await gateway.list("file", action="STAT", fields=fields),
-    ):
+    for answer in (await gateway.list(fields=fields), await gateway.list("file", action="STAT", fields=fields)):
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid-request")
         assert "must be digest" in answer.json()["detail"]
 

@@ -43,29 +43,8 @@ async def test_a_file_is_sent_with_all_its_headers(gateway: Gateway, file: str) 
 
 
 RUNNING = (
-    *(
-        "script",
-        "worker",
-        "sharedworker",
-        "serviceworker",
-        "audioworklet",
-        "paintworklet",
-        "style",
-        "xslt",
-        "json",
-    ),
-    *(
-        "frame",
-        "iframe",
-        "fencedframe",
-        "object",
-        "embed",
-        "manifest",
-        "font",
-        "report",
-        "webidentity",
-        "new-one",
-    ),
+    *("script", "worker", "sharedworker", "serviceworker", "audioworklet", "paintworklet", "style", "xslt", "json"),
+    *("frame", "iframe", "fencedframe", "object", "embed", "manifest", "font", "report", "webidentity", "new-one"),
 )
 LOADING = ("empty", "document", "image", "audio", "video", "track")
 
@@ -90,9 +69,7 @@ async def test_a_list_of_versions_may_be_spread_over_lines(gateway: Gateway, fil
     etag = (await gateway.call("HEAD", file)).headers["ETag"]
     credentials = (await gateway.sign_in()).items()
     for lines in (['"x"', etag], [etag, '"x"']):
-        answer = await gateway.raw(
-            "GET", address(file).encode(), [*credentials, *((name, line) for line in lines)]
-        )
+        answer = await gateway.raw("GET", address(file).encode(), [*credentials, *((name, line) for line in lines)])
         assert answer.status == (200 if name == "If-Match" else 304)
 
 
@@ -407,9 +384,7 @@ async def test_a_ticket_downloads_its_file_without_a_header(gateway: Gateway, fi
         response = await gateway.client.get(address(file), params=parameters)
         assert (response.status_code, response.content) == (200, CONTENT)
         assert response.headers["Content-Disposition"].startswith("attachment;")
-    ranged = await gateway.client.get(
-        address(file), params={"ticket": ticket}, headers={"Range": "bytes=0-1"}
-    )
+    ranged = await gateway.client.get(address(file), params={"ticket": ticket}, headers={"Range": "bytes=0-1"})
     assert (ranged.status_code, ranged.content) == (206, CONTENT[:2])
 
 
@@ -486,8 +461,7 @@ async def test_a_ticket_needs_the_right_to_download(gateway: Gateway, file: str)
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "code"),
-    [("reports", 409, "is-a-folder"), ("", 409, "is-a-folder"), ("gone", 404, "not-found")],
+    ("path", "status", "code"), [("reports", 409, "is-a-folder"), ("", 409, "is-a-folder"), ("gone", 404, "not-found")]
 )
 async def test_a_ticket_is_for_a_file(gateway: Gateway, file: str, path: str, status: int, code: str) -> None:
     response = await gateway.call("POST", path, params={"action": "TICKET"})

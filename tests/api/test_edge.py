@@ -70,9 +70,7 @@ async def test_a_forwarded_address_counts_for_nothing_without_a_proxy(open_gatew
 async def test_behind_a_proxy_the_client_is_read_from_the_right(
     open_gateway: OpenGateway, forwarded: list[str], status: int
 ) -> None:
-    gateway = await open_gateway(
-        **{"server.behind-proxy": "10.0.0.0/24", "security.allowed-addresses": "192.0.2.7"}
-    )
+    gateway = await open_gateway(**{"server.behind-proxy": "10.0.0.0/24", "security.allowed-addresses": "192.0.2.7"})
     headers = [("X-Forwarded-For", line) for line in forwarded]
     answer = await gateway.raw("GET", b"/healthz", headers, peer="10.0.0.1")
     assert answer.status == status
@@ -107,9 +105,7 @@ async def test_no_host_is_refused(gateway: Gateway) -> None:
         assert (answer.status, answer.json()["code"]) == (400, "invalid-request")
 
 
-@pytest.mark.parametrize(
-    "codings", [["gzip, chunked"], ["x", "chunked"], ["chunked", "chunked"], ["identity"]]
-)
+@pytest.mark.parametrize("codings", [["gzip, chunked"], ["x", "chunked"], ["chunked", "chunked"], ["identity"]])
 async def test_a_transfer_coding_that_another_server_may_read_differently_is_refused(
     gateway: Gateway, codings: list[str]
 ) -> None:
@@ -129,15 +125,7 @@ async def test_a_length_beside_a_transfer_coding(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "Content-Length",
-        "Expect",
-        "If-Modified-Since",
-        "If-Range",
-        "If-Unmodified-Since",
-        "Range",
-        "Sec-Fetch-Dest",
-    ],
+    ["Content-Length", "Expect", "If-Modified-Since", "If-Range", "If-Unmodified-Since", "Range", "Sec-Fetch-Dest"],
 )
 async def test_a_header_of_one_value_is_refused_twice(gateway: Gateway, name: str) -> None:
     gateway.put("file")
@@ -148,9 +136,7 @@ async def test_a_header_of_one_value_is_refused_twice(gateway: Gateway, name: st
     assert name in answer.json()["detail"]
 
 
-@pytest.mark.parametrize(
-    "query", [b"access_token=x", b"size=1&access_token=", b"access%5ftoken=x", b"access_token"]
-)
+@pytest.mark.parametrize("query", [b"access_token=x", b"size=1&access_token=", b"access%5ftoken=x", b"access_token"])
 async def test_a_token_is_sent_in_one_way_only(gateway: Gateway, query: bytes) -> None:
     credentials = (await gateway.sign_in()).items()
     for target in (SESSION, address("").encode()):
@@ -224,10 +210,7 @@ async def test_what_a_user_stored_runs_nothing(gateway: Gateway, name: str) -> N
     ticket = (await gateway.call("POST", name, params={"action": "TICKET"})).json()["ticket"]
     for method in ("GET", "HEAD"):
         response = await gateway.client.request(method, address(name), params={"ticket": ticket})
-        assert (
-            response.headers["Content-Security-Policy"]
-            == "default-src 'none'; frame-ancestors 'none'; sandbox"
-        )
+        assert response.headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'; sandbox"
         assert response.headers["Content-Disposition"].startswith("attachment;")
 
 
@@ -318,22 +301,16 @@ async def refused(gateway: Gateway, steps: list[Step], *headers: tuple[str, str]
 
 
 @pytest.mark.parametrize("framing", [("Content-Length", "5000"), ("Transfer-Encoding", "chunked")])
-async def test_a_refused_body_is_taken_in_before_the_answer(
-    gateway: Gateway, framing: tuple[str, str]
-) -> None:
+async def test_a_refused_body_is_taken_in_before_the_answer(gateway: Gateway, framing: tuple[str, str]) -> None:
     assert await refused(gateway, [b"x" * 1000] * 5, framing) == 5000
 
 
-async def test_a_refused_body_is_taken_in_up_to_a_bound(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refused_body_is_taken_in_up_to_a_bound(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "DRAINED_BYTES", 2500)
     assert await refused(gateway, [b"x" * 1000] * 5, ("Content-Length", "5000")) == 3000
 
 
-async def test_a_refused_body_is_waited_for_up_to_a_bound(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refused_body_is_waited_for_up_to_a_bound(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "DRAINED_SECONDS", 0.05)
 
     async def stall() -> None:
@@ -361,9 +338,7 @@ async def test_a_body_that_failed_after_its_invitation_is_taken_in(gateway: Gate
     assert answer.taken == len(body) + 2000
 
 
-async def test_a_client_that_goes_while_its_body_is_refused_is_no_bug(
-    gateway: Gateway, log: io.StringIO
-) -> None:
+async def test_a_client_that_goes_while_its_body_is_refused_is_no_bug(gateway: Gateway, log: io.StringIO) -> None:
     steps: list[Step] = [b"x", ConnectionError()]
     headers = [UNKNOWN, ("Content-Length", "5")]
     answer = await gateway.raw("POST", address("").encode(), headers, steps)

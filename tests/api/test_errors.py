@@ -16,13 +16,7 @@ from portico.accounts.sessions import Sessions
 from portico.api import middleware, request_body
 from portico.api.problems import PROBLEM_TYPES
 from portico.model import errors
-from portico.model.errors import (
-    PorticoError,
-    ProviderFailed,
-    ProviderRefused,
-    ProviderTimeout,
-    ProviderUnavailable,
-)
+from portico.model.errors import PorticoError, ProviderFailed, ProviderRefused, ProviderTimeout, ProviderUnavailable
 from portico.providers.local.provider import LocalProvider
 
 from .conftest import OpenGateway
@@ -165,18 +159,8 @@ CASES: list[tuple[str, int, str, Request]] = [
     ("downloading a folder", 409, "is-a-folder", asking("GET", "folder", params={"action": "DOWNLOAD"})),
     ("uploading onto a folder", 409, "is-a-folder stored failed", uploading("", "folder")),
     ("taken name", 409, "already-exists stored failed", uploading("", "file", onConflict="fail")),
-    (
-        "into itself",
-        409,
-        "not-possible",
-        asking("POST", "folder", params={"action": "COPY", "target": "/folder/x"}),
-    ),
-    (
-        "moving the root",
-        409,
-        "not-possible",
-        asking("POST", params={"action": "MOVE", "target": "/x"}),
-    ),
+    ("into itself", 409, "not-possible", asking("POST", "folder", params={"action": "COPY", "target": "/folder/x"})),
+    ("moving the root", 409, "not-possible", asking("POST", params={"action": "MOVE", "target": "/x"})),
     ("deleting the root", 409, "not-possible", asking("DELETE", params={"recursive": "true"})),
     ("full folder", 409, "folder-not-empty", asking("DELETE", "folder")),
     ("If-Match", 412, "changed", asking("GET", "file", headers={"If-Match": '"other"'})),
@@ -213,9 +197,7 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("status", "words", "request_"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
-)
+@pytest.mark.parametrize(("status", "words", "request_"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 async def test_each_error_has_its_answer(
     open_gateway: OpenGateway, monkeypatch: pytest.MonkeyPatch, status: int, words: str, request_: Request
 ) -> None:
@@ -234,10 +216,7 @@ async def test_each_error_has_its_answer(
 async def test_a_head_has_the_code_in_a_header(open_gateway: OpenGateway) -> None:
     gateway = await open_gateway()
     gateway.put("folder/file")
-    for path, status, code in (
-        ("none", 404, "not-found"),
-        ("folder", 409, "is-a-folder"),
-    ):
+    for path, status, code in (("none", 404, "not-found"), ("folder", 409, "is-a-folder")):
         response = await gateway.call("HEAD", path, params={"action": "DOWNLOAD"})
         assert (response.status_code, response.headers["X-Error-Code"]) == (status, code)
         assert "X-Error-Code" not in (await gateway.call("GET", path)).headers
@@ -263,18 +242,14 @@ async def test_an_address_that_is_not_allowed(open_gateway: OpenGateway) -> None
         ("BREW", address("a"), "DELETE, GET, HEAD, POST, PUT"),
     ],
 )
-async def test_an_unknown_method_lists_the_known_ones(
-    gateway: Gateway, method: str, path: str, allowed: str
-) -> None:
+async def test_an_unknown_method_lists_the_known_ones(gateway: Gateway, method: str, path: str, allowed: str) -> None:
     response = await gateway.client.request(method, path)
     assert_problem(response, 405, "method-not-allowed")
     assert response.headers["Allow"] == allowed
 
 
 def test_every_error_has_a_kind() -> None:
-    family = [
-        each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, PorticoError)
-    ]
+    family = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, PorticoError)]
     assert {each.code for each in family} == PROBLEM_TYPES.keys()
     assert all(100 < kind.status < 600 and kind.title for kind in PROBLEM_TYPES.values())
 
@@ -312,8 +287,7 @@ FAILURES: list[tuple[type[PorticoError], int]] = [
 
 @pytest.mark.parametrize(("error", "status"), FAILURES)
 @pytest.mark.parametrize(
-    "operation",
-    ["list_page", "stat", "read", "write", "make_folder", "delete", "move_to_trash", "copy", "move"],
+    "operation", ["list_page", "stat", "read", "write", "make_folder", "delete", "move_to_trash", "copy", "move"]
 )
 async def test_what_a_provider_said_goes_to_the_log_only(
     gateway: Gateway,
@@ -340,9 +314,7 @@ async def test_what_a_provider_said_goes_to_the_log_only(
     gateway.put("file")
     monkeypatch.setattr(LocalProvider, operation, failing)
     response = await requests[operation](gateway, monkeypatch)
-    body = assert_problem(
-        response, status, error.code, *(("stored", "failed") if operation == "write" else ())
-    )
+    body = assert_problem(response, status, error.code, *(("stored", "failed") if operation == "write" else ()))
     assert CANARY not in response.text + str(response.headers)
     assert any(CANARY in line and body["requestId"] in line for line in log.getvalue().splitlines())
 

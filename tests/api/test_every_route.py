@@ -69,19 +69,14 @@ ROWS = {
     f"DELETE {FILES}": row(204, 204, 401, 403, 401),
     f"OPTIONS {UPLOADS}": everybody(204),
     f"POST {UPLOADS}": row(
-        *(201, 201, 401, 201, 401),
-        headers={**TUS, "Upload-Length": "1", "Upload-Metadata": metadata(filename="tus")},
+        *(201, 201, 401, 201, 401), headers={**TUS, "Upload-Length": "1", "Upload-Metadata": metadata(filename="tus")}
     ),
     f"OPTIONS {UPLOADS}/{{id}}": everybody(204),
     f"HEAD {UPLOADS}/{{id}}": row(200, 200, 401, 404, 401, headers=TUS),
     f"PATCH {UPLOADS}/{{id}}": row(
-        *(204, 204, 401, 404, 401),
-        headers={**TUS, "Upload-Offset": "0", "Content-Type": MEDIA_TYPE},
-        content=b"x",
+        *(204, 204, 401, 404, 401), headers={**TUS, "Upload-Offset": "0", "Content-Type": MEDIA_TYPE}, content=b"x"
     ),
-    f"POST {UPLOADS}/{{id}}": row(
-        *(200, 200, 401, 404, 401), headers={**TUS, "X-HTTP-Method-Override": "HEAD"}
-    ),
+    f"POST {UPLOADS}/{{id}}": row(*(200, 200, 401, 404, 401), headers={**TUS, "X-HTTP-Method-Override": "HEAD"}),
     f"DELETE {UPLOADS}/{{id}}": row(204, 204, 401, 404, 401, headers=TUS),
     f"GET {TRASH}": row(200, 200, 401, 403, 401),
     f"DELETE {TRASH}": row(204, 204, 401, 403, 401),
@@ -151,9 +146,7 @@ def test_every_route_has_a_row() -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(
-    first_home: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Gateway]:
+async def gateway(first_home: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
     home = tmp_path_factory.mktemp("routes") / "home"
     shutil.copytree(first_home, home)
     chosen = settings_of(home)

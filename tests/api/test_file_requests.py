@@ -49,9 +49,7 @@ async def test_a_request_shows_a_sender_nothing_of_others(gateway: Gateway) -> N
     # Another guest, and even the owner, have nothing to do with that upload.
     other = await shared.guest(name="Bert")
     assert (await other.tus("HEAD", where)).status_code == 404
-    own = await gateway.client.head(
-        where, headers={**await gateway.sign_in(SHARER), "Tus-Resumable": "1.0.0"}
-    )
+    own = await gateway.client.head(where, headers={**await gateway.sign_in(SHARER), "Tus-Resumable": "1.0.0"})
     assert own.status_code == 404
     # The owner sees who sent what.
     assert len(list((gateway.files / "box").iterdir())) == 6
@@ -74,8 +72,7 @@ async def test_each_sender_has_a_folder(gateway: Gateway) -> None:
         "Anna _ .._ _b_ (1)",
     ]
     shown = await gateway.client.post(
-        SHARE_SESSIONS,
-        json={"link": f"https://files.example.com/s/{shared.token}?a=/b#/sub/c", "name": "Eve"},
+        SHARE_SESSIONS, json={"link": f"https://files.example.com/s/{shared.token}?a=/b#/sub/c", "name": "Eve"}
     )
     assert shown.status_code == 201
     for unfit in ("a\u202eb", "x" * 101, "\u200d\u0007", "\u200d\u200c", "\u200d \u3164", "\u0301"):

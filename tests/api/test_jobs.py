@@ -41,9 +41,7 @@ async def gateway(open_gateway: OpenGateway) -> Any:
     gateway.stop()  # or jobs that never end would be waited for
 
 
-async def jobs(
-    gateway: Gateway, method: str = "GET", place: str = JOBS, user: str = "web"
-) -> httpx2.Response:
+async def jobs(gateway: Gateway, method: str = "GET", place: str = JOBS, user: str = "web") -> httpx2.Response:
     return await gateway.client.request(method, place, headers=await gateway.sign_in(user))
 
 
@@ -68,16 +66,12 @@ async def test_what_is_done_in_time_is_answered_plainly(gateway: Gateway) -> Non
     assert "Preference-Applied" not in done.headers
     again = await copy(gateway, PATIENT, onConflict="fail")
     assert (again.status_code, again.json()["code"]) == (409, "already-exists")
-    assert (
-        await gateway.call("DELETE", "new", headers=PATIENT, params={"recursive": "true"})
-    ).status_code == 204
+    assert (await gateway.call("DELETE", "new", headers=PATIENT, params={"recursive": "true"})).status_code == 204
     assert (await jobs(gateway)).json() == {"content": []}
 
 
 @pytest.mark.parametrize("change", METHODS)
-async def test_a_job_from_begin_to_end(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
+async def test_a_job_from_begin_to_end(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     genuine, begun, go_on = getattr(LocalProvider, change), asyncio.Event(), asyncio.Event()
 
     async def halting(*arguments: Any, **options: Any) -> None:
@@ -203,9 +197,7 @@ async def test_too_many(gateway: Gateway, slow: Slow, monkeypatch: pytest.Monkey
     refused = await copy(gateway)
     assert (refused.status_code, refused.json()["code"]) == (429, "too-many-requests")
     assert int(refused.headers["Retry-After"]) > 0
-    assert (
-        await gateway.call("POST", "tree", user="writer", headers=AT_ONCE, params=COPY)
-    ).status_code == 202
+    assert (await gateway.call("POST", "tree", user="writer", headers=AT_ONCE, params=COPY)).status_code == 202
     # A key has jobs of its own, which its owner neither sees nor waits for.
     database = Database(gateway.settings.database_url)
     keys = ApiKeys(database)
@@ -220,9 +212,7 @@ async def test_too_many(gateway: Gateway, slow: Slow, monkeypatch: pytest.Monkey
     assert (await copy(gateway)).status_code == 202
 
 
-async def test_a_repeated_request_gets_the_same_job(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_repeated_request_gets_the_same_job(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that notes the name that it has chosen after its request was answered."""
     gateway.put("new/file")
     go_on, find = asyncio.Event(), LocalProvider.stat
@@ -243,9 +233,7 @@ async def test_a_repeated_request_gets_the_same_job(
     assert not (gateway.files / "new (2)").exists()
 
 
-async def test_without_the_database_it_stays_a_plain_change(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_the_database_it_stays_a_plain_change(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     async def failing(*_: Any, **__: Any) -> Any:
         raise ProviderUnavailable("The database does not answer.")
 

@@ -26,9 +26,7 @@ async def make(gateway: Gateway, **scope: Any) -> tuple[str, dict[str, Any]]:
     return body.pop("key"), body
 
 
-async def ask(
-    gateway: Gateway, key: str, method: str = "GET", path: str = address(""), **more: Any
-) -> httpx2.Response:
+async def ask(gateway: Gateway, key: str, method: str = "GET", path: str = address(""), **more: Any) -> httpx2.Response:
     headers = {"Authorization": f"Bearer {key}", **more.pop("headers", {})}
     return await gateway.client.request(method, path, headers=headers, **more)
 
@@ -38,11 +36,7 @@ async def test_a_key_is_made_shown_once_used_and_ended(
 ) -> None:
     gateway = await open_gateway(**{"audit.file": "audit.log"})
     key, made = await make(
-        gateway,
-        rights=["upload", "list"],
-        folder="in/",
-        addresses=["127.0.0.0/8"],
-        expiresAt="2999-01-01T00:00:00Z",
+        gateway, rights=["upload", "list"], folder="in/", addresses=["127.0.0.0/8"], expiresAt="2999-01-01T00:00:00Z"
     )
     assert made == {
         "id": made["id"],

@@ -58,9 +58,7 @@ async def test_the_lifetimes_are_settings(open_gateway: OpenGateway, clock: Cloc
     assert pair["expires_in"] == 300
     clock.advance(601)
     assert_refused(
-        await gateway.login(grant_type="refresh_token", refresh_token=pair["refresh_token"]),
-        400,
-        "invalid_grant",
+        await gateway.login(grant_type="refresh_token", refresh_token=pair["refresh_token"]), 400, "invalid_grant"
     )
 
 
@@ -120,9 +118,7 @@ async def test_an_unknown_refresh_token_is_refused(gateway: Gateway, token: str)
 
 
 async def test_an_access_token_refreshes_nothing(gateway: Gateway) -> None:
-    assert_refused(
-        await refresh(gateway, (await gateway.login()).json()["access_token"]), 400, "invalid_grant"
-    )
+    assert_refused(await refresh(gateway, (await gateway.login()).json()["access_token"]), 400, "invalid_grant")
 
 
 async def test_a_disabled_user_refreshes_nothing(gateway: Gateway) -> None:
@@ -283,13 +279,9 @@ async def test_an_unknown_user_costs_a_hash_too(gateway: Gateway, monkeypatch: p
     assert len(hashed) == 2
 
 
-async def test_guessing_is_throttled_and_says_for_how_long(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_guessing_is_throttled_and_says_for_how_long(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(PAIR_FAILURES):
-        await gateway.services.gateway.authentication._sign_in._throttle.failed(
-            attempt_of("web", "127.0.0.1")
-        )
+        await gateway.services.gateway.authentication._sign_in._throttle.failed(attempt_of("web", "127.0.0.1"))
     monkeypatch.setattr(Passwords, "verify", never)
     response = await gateway.login()
     assert_refused(response, 429, "slow_down")
@@ -330,9 +322,7 @@ async def test_the_device_cookie_goes_to_the_sign_in_alone_and_no_script_reads_i
 @pytest.mark.parametrize(
     "setting", [{"server.tls": "auto"}, {"server.behind-proxy": "127.0.0.1"}], ids=["tls", "proxy"]
 )
-async def test_behind_tls_the_device_cookie_is_secure(
-    open_gateway: OpenGateway, setting: dict[str, str]
-) -> None:
+async def test_behind_tls_the_device_cookie_is_secure(open_gateway: OpenGateway, setting: dict[str, str]) -> None:
     gateway = await open_gateway(**setting)
     assert "secure" in cookie_of(await gateway.login())[1]
 
@@ -395,9 +385,7 @@ async def recognised(gateway: Gateway, name: str, device: str) -> bytes | None:
 async def test_throttling_counts_by_address(open_gateway: OpenGateway) -> None:
     gateway = await open_gateway(peer="192.0.2.7")
     for _ in range(PAIR_FAILURES):
-        await gateway.services.gateway.authentication._sign_in._throttle.failed(
-            attempt_of("web", "198.51.100.1")
-        )
+        await gateway.services.gateway.authentication._sign_in._throttle.failed(attempt_of("web", "198.51.100.1"))
     assert (await gateway.login()).status_code == 200
 
 

@@ -107,13 +107,9 @@ def test_every_byte_by_itself() -> None:
 # Boundaries
 
 
-@pytest.mark.parametrize(
-    "boundary", ["b", "0", "--", "----WebKitFormBoundaryAbC", "b" * 70, "'()+_,-./:=?", "a b"]
-)
+@pytest.mark.parametrize("boundary", ["b", "0", "--", "----WebKitFormBoundaryAbC", "b" * 70, "'()+_,-./:=?", "a b"])
 def test_an_odd_boundary_is_read(boundary: str) -> None:
-    body = form(named("a", b"--\r\n--" + boundary.encode()[:-1])).replace(
-        BOUNDARY.encode(), boundary.encode()
-    )
+    body = form(named("a", b"--\r\n--" + boundary.encode()[:-1])).replace(BOUNDARY.encode(), boundary.encode())
     content_type = f'multipart/form-data; boundary="{boundary}"'
     expected = [("a", b"--\r\n--" + boundary.encode()[:-1])], None
     assert read([body], content_type) == expected
@@ -134,8 +130,7 @@ def test_a_content_type_is_read(content_type: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"x--frontier", b"x--frontier--\r\n", b"\n--frontier\n", b"\r--frontier--\r", b"--frontie\r\n--frontie"],
+    "content", [b"x--frontier", b"x--frontier--\r\n", b"\n--frontier\n", b"\r--frontier--\r", b"--frontie\r\n--frontie"]
 )
 def test_what_nearly_is_a_boundary_is_content(content: bytes) -> None:
     assert read([form(named("a", content))]) == ([("a", content)], None)
@@ -161,9 +156,7 @@ def test_only_a_whole_boundary_counts(body: bytes, expected: Outcome) -> None:
 
 def test_a_nested_form_is_bytes_like_any_other() -> None:
     inner = form(named("inner", b"secret")).replace(BOUNDARY.encode(), b"inside")
-    body = form(
-        part(inner, 'form-data; name="data"; filename="a"', "Content-Type: multipart/mixed; boundary=inside")
-    )
+    body = form(part(inner, 'form-data; name="data"; filename="a"', "Content-Type: multipart/mixed; boundary=inside"))
     assert read([body]) == ([("a", inner)], None)
 
 
@@ -259,9 +252,7 @@ def test_too_many_parts_are_refused_early() -> None:
     assert made < 60
 
 
-@pytest.mark.parametrize(
-    "content", [b"\r" * 2**20, b"\r\n" * 2**19, b"\r\n--" * 2**18, b"\r\n--frontie" * 2**16]
-)
+@pytest.mark.parametrize("content", [b"\r" * 2**20, b"\r\n" * 2**19, b"\r\n--" * 2**18, b"\r\n--frontie" * 2**16])
 def test_a_mass_of_what_could_begin_a_boundary(content: bytes) -> None:
     body = form(named("a", content))
     for size in (2**10, 2**14 + 1, 2**21):

@@ -118,9 +118,7 @@ async def test_a_body_of_many_chunks_sets_few_timers(monkeypatch: pytest.MonkeyP
         return timers[-1]
 
     monkeypatch.setattr(loop, "call_later", counted)
-    messages = [
-        {"type": "http.request", "body": b"x" * 2**16, "more_body": left > 0} for left in range(99, -1, -1)
-    ]
+    messages = [{"type": "http.request", "body": b"x" * 2**16, "more_body": left > 0} for left in range(99, -1, -1)]
     remaining = iter(messages)
 
     async def receive() -> Message:

@@ -20,9 +20,7 @@ from .uploads import OLD, stored
 NEW = b"the new content"
 
 
-async def put(
-    gateway: Gateway, path: str, content: bytes = NEW, user: str = "web", **options: Any
-) -> httpx2.Response:
+async def put(gateway: Gateway, path: str, content: bytes = NEW, user: str = "web", **options: Any) -> httpx2.Response:
     return await gateway.call("PUT", path, user=user, content=content, **options)
 
 

@@ -35,11 +35,7 @@ async def claims_of(gateway: Gateway, receipt: str) -> dict[str, Any]:
     """What a receipt says, once its signature is verified."""
     key = await key_of(gateway)
     head, body, signature = receipt.split(".")
-    assert msgspec.json.decode(decoded(head)) == {
-        "alg": "EdDSA",
-        "kid": key["kid"],
-        "typ": "portico-receipt",
-    }
+    assert msgspec.json.decode(decoded(head)) == {"alg": "EdDSA", "kid": key["kid"], "typ": "portico-receipt"}
     public = Ed25519PublicKey.from_public_bytes(decoded(key["x"]))
     public.verify(decoded(signature), f"{head}.{body}".encode())
     with pytest.raises(InvalidSignature):
@@ -89,9 +85,7 @@ async def test_a_form(gateway: Gateway) -> None:
     gateway.put("a.txt")
     body = form(named("a.txt", CONTENT), named("b.txt", b""))
     credentials = {"Content-Type": "multipart/form-data; boundary=frontier", **ASKING}
-    stored = await gateway.call(
-        "POST", "", content=body, headers=credentials, params={"onConflict": "rename"}
-    )
+    stored = await gateway.call("POST", "", content=body, headers=credentials, params={"onConflict": "rename"})
     assert stored.status_code == 200
     await check(gateway, stored, "/a (1).txt", CONTENT)
     await check(gateway, stored, "/b.txt", b"")
@@ -139,9 +133,7 @@ async def test_the_key(gateway: Gateway) -> None:
     assert (await gateway.client.post(KEY)).status_code == 405
 
 
-@pytest.mark.parametrize(
-    "wish", ["return=representation; receipt=none", 'return="representation";receipt="none"']
-)
+@pytest.mark.parametrize("wish", ["return=representation; receipt=none", 'return="representation";receipt="none"'])
 async def test_entries_without_receipts(gateway: Gateway, wish: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object, **__: object) -> None:
         raise AssertionError("hashed")

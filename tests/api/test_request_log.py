@@ -49,9 +49,7 @@ async def test_a_ticket(gateway: Gateway, log: io.StringIO) -> None:
 
 
 async def test_a_key(gateway: Gateway, log: io.StringIO) -> None:
-    made = await gateway.client.post(
-        KEYS, headers=await gateway.sign_in(), json={"name": "ci", "rights": ["list"]}
-    )
+    made = await gateway.client.post(KEYS, headers=await gateway.sign_in(), json={"name": "ci", "rights": ["list"]})
     key, id_ = made.json()["key"], made.json()["id"]
     by_key = {"user": "web", "key": id_, "connection": "local"}
     await gateway.client.get(address(""), headers={"Authorization": f"Bearer {key}"})
@@ -94,12 +92,7 @@ async def test_sign_ins(gateway: Gateway, log: io.StringIO) -> None:
 async def test_refusals(open_gateway: OpenGateway, log: io.StringIO) -> None:
     gateway = await open_gateway()
     await gateway.call("GET", "none", params={"action": "DOWNLOAD"})
-    assert last(log) == {
-        "user": "web",
-        "action": "download",
-        "connection": "local",
-        "code": "not-found",
-    }
+    assert last(log) == {"user": "web", "action": "download", "connection": "local", "code": "not-found"}
     await gateway.client.get(address(""))
     assert last(log) == {"action": "read", "code": "not-signed-in"}
     await gateway.client.get("/s/none")

@@ -87,13 +87,9 @@ async def _prepare(chosen: Settings) -> dict[str, str]:
     folder.mkdir(parents=True)
     (folder / "2026.csv").write_bytes(b"a;b\n1;2\n")
     database, passwords = Database(chosen.database_url), Passwords()
-    tokens = Sessions(
-        database, token_lifetime=chosen.token_lifetime, refresh_lifetime=chosen.refresh_lifetime
-    )
+    tokens = Sessions(database, token_lifetime=chosen.token_lifetime, refresh_lifetime=chosen.refresh_lifetime)
     web = await Users(database, passwords).get("web")
-    credentials = {
-        path: f"Bearer {(await tokens.issue(web)).access_token}" for path in ("", "/backend/logout")
-    }
+    credentials = {path: f"Bearer {(await tokens.issue(web)).access_token}" for path in ("", "/backend/logout")}
     credentials["/backend/login"] = "Basic " + b64encode(":".join(CLIENT).encode()).decode()
     passwords.close()
     await database.close()

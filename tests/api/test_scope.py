@@ -223,9 +223,7 @@ async def test_an_answer_is_not_replayed_after_a_loss(gateway: Gateway, clock: C
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("by", ["session", "key", "guest", "ticket"])
 @pytest.mark.parametrize("action", ["DOWNLOAD", "ZIP"])
-async def test_a_download_breaks_off_when_the_user_is_disabled(
-    gateway: Gateway, by: str, action: str
-) -> None:
+async def test_a_download_breaks_off_when_the_user_is_disabled(gateway: Gateway, by: str, action: str) -> None:
     with gateway.put("box/large.bin").open("wb") as file:
         file.truncate(4 * 2**30)
     path, query = "box/large.bin", f"?action={action}"

@@ -79,10 +79,7 @@ async def test_each_request_looks_at_a_part_only(gateway: Gateway, monkeypatch: 
     assert response.json()["searched"] == 3
     assert response.json()["content"] == []
     assert response.json()["nextCursor"]
-    assert await found(gateway, "reports", name="*.pdf", size=3) == {
-        "2026/Summary.PDF",
-        "2026/summary-old.pdf",
-    }
+    assert await found(gateway, "reports", name="*.pdf", size=3) == {"2026/Summary.PDF", "2026/summary-old.pdf"}
 
 
 async def test_a_search_does_not_end_in_folders_too_deep_for_a_cursor(

@@ -50,9 +50,7 @@ async def test_a_token_expires(gateway: Gateway, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("change", ["disabled", "deleted", "new password"])
-async def test_a_session_ends_within_a_second_of_its_user(
-    gateway: Gateway, clock: Clock, change: str
-) -> None:
+async def test_a_session_ends_within_a_second_of_its_user(gateway: Gateway, clock: Clock, change: str) -> None:
     headers = await gateway.sign_in()
     assert (await gateway.client.get(address(""), headers=headers)).status_code == 200
     match change:

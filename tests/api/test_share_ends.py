@@ -141,9 +141,7 @@ async def test_a_ticket_of_a_guest_is_renewed(gateway: Gateway, clock: Clock) ->
     assert await ticket(ticket=first) != first
 
 
-async def test_a_move_is_done_even_if_links_cannot_follow(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_move_is_done_even_if_links_cannot_follow(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     async def failing(*_: Any) -> None:
         raise Unavailable("The database does not answer.")
 

@@ -24,10 +24,7 @@ async def test_who_is_asked_for_a_missing_right(gateway: Gateway) -> None:
     (gateway.files / "box").mkdir()
     guest = await (await share(gateway, kind="request", askName=False)).guest()
     refused = await guest.call("GET", "a.txt")
-    assert (
-        refused.json()["detail"]
-        == "This link doesn't allow you to download. Ask the person who sent it to you."
-    )
+    assert refused.json()["detail"] == "This link doesn't allow you to download. Ask the person who sent it to you."
     header = await _key(gateway, Right.LIST)
     for answer in (
         await gateway.client.put(address("a.txt"), headers=header, content=b"x"),
@@ -49,9 +46,7 @@ async def test_a_guest_is_not_sent_to_the_trash_of_a_full_storage(
     monkeypatch.setattr(os, "writev", full)
     refused = await guest.put("a.txt", b"x")
     assert (refused.status_code, refused.json()["code"]) == (507, "storage-full")
-    assert refused.json()["detail"] == (
-        "The storage is full. Ask the person who sent you the link to make room."
-    )
+    assert refused.json()["detail"] == ("The storage is full. Ask the person who sent you the link to make room.")
 
 
 def _in(seconds: int) -> str:

@@ -18,9 +18,7 @@ from .shares import metadata, share
 
 async def test_limits(gateway: Gateway) -> None:
     (gateway.files / "box").mkdir()
-    shared = await share(
-        gateway, "/box", "both", maxUploads=2, maxBytes=10, types=["txt", "image/*"], maxDownloads=1
-    )
+    shared = await share(gateway, "/box", "both", maxUploads=2, maxBytes=10, types=["txt", "image/*"], maxDownloads=1)
     guest = await shared.guest()
     assert (await guest.put("a.exe")).json()["code"] == "unsupported-media-type"
     assert (await guest.put("big.txt", b"x" * 11)).json()["code"] == "limit-reached"
@@ -69,9 +67,7 @@ async def test_a_password_is_asked_by_everything_and_throttled(gateway: Gateway,
     assert "For you" not in asked.text
     # The address of the link is no way around it, nor is it a token.
     for header in ({"Authorization": f"Bearer {shared.token}"}, {}):
-        assert (
-            await gateway.client.get("/backend/1.0.0/filesystem/a.txt", headers=header)
-        ).status_code == 401
+        assert (await gateway.client.get("/backend/1.0.0/filesystem/a.txt", headers=header)).status_code == 401
     page = await gateway.client.get(f"/s/{shared.token}")
     assert page.status_code == 200
     assert "For you" not in page.text

@@ -82,9 +82,7 @@ async def test_it_needs_the_right_to_download_and_no_ticket_opens_it(gateway: Ga
     for user, status in (("reader", 200), ("fetcher", 200), ("watcher", 403), ("dropper", 403)):
         assert (await gateway.call("GET", "one.jpg", params=ASKED, user=user)).status_code == status, user
     ticket = (await gateway.call("POST", "one.jpg", params={"action": "TICKET"})).json()["ticket"]
-    response = await gateway.client.get(
-        "/backend/1.0.0/filesystem/one.jpg", params={**ASKED, "ticket": ticket}
-    )
+    response = await gateway.client.get("/backend/1.0.0/filesystem/one.jpg", params={**ASKED, "ticket": ticket})
     assert response.status_code == 400
     headers = {"Sec-Fetch-Dest": "script"}
     assert (await gateway.call("GET", "one.jpg", params=ASKED, headers=headers)).status_code == 403
@@ -96,9 +94,7 @@ async def test_the_page_knows_the_types(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("size", ["0", "1GB"])
-async def test_a_gateway_without_them(
-    open_gateway: OpenGateway, monkeypatch: pytest.MonkeyPatch, size: str
-) -> None:
+async def test_a_gateway_without_them(open_gateway: OpenGateway, monkeypatch: pytest.MonkeyPatch, size: str) -> None:
     """They are turned off, or the extra is missing."""
     if size != "0":
         monkeypatch.setattr(ThumbnailProcess, "is_installed", lambda _: False)

@@ -101,18 +101,12 @@ async def test_a_request_has_a_span_and_one_for_each_call_below_it(
         "portico.action": "list",
         "portico.request_id": answer.headers["X-Request-Id"],
     }
-    assert attributes(call) == {
-        "portico.connection": "local",
-        "portico.kind": "local",
-        "portico.call": "list_page",
-    }
+    assert attributes(call) == {"portico.connection": "local", "portico.kind": "local", "portico.call": "list_page"}
     assert collector.resources[0]["service.name"] == "portico"
     assert collector.resources[0]["service.instance.id"] == "files-1"
 
 
-async def test_what_fails_is_marked_and_names_no_file(
-    open_gateway: OpenGateway, collector: Collector
-) -> None:
+async def test_what_fails_is_marked_and_names_no_file(open_gateway: OpenGateway, collector: Collector) -> None:
     gateway = await open_gateway(**{"otel.endpoint": f"{collector.url}/v1/traces"})
     assert (await gateway.call("GET", "canary.txt", params={"action": "STAT"})).status_code == 404
     request, call = await span(collector, "stat"), await span(collector, "local stat")

@@ -42,9 +42,7 @@ async def listed(gateway: Gateway, user: str = "web") -> list[dict[str, object]]
     return content
 
 
-async def test_a_restore_that_may_become_a_job_waits_once(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_restore_that_may_become_a_job_waits_once(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     gateway.put("a.txt")
     trash_id = (await gateway.call("DELETE", "a.txt")).headers["X-Trash-Id"]
     monkeypatch.setattr("portico.operations.actors.request_context.MAX_WAITING", 1)
@@ -119,9 +117,7 @@ async def test_every_way_to_replace_a_file_can_be_undone(gateway: Gateway) -> No
         assert undone.status_code == 201
         assert undone.headers["X-Trash-Id"]
         assert (gateway.files / "f").read_bytes() == content
-    beside = await call(
-        gateway, "POST", f"/{undone.headers['X-Trash-Id']}", action="RESTORE", onConflict="rename"
-    )
+    beside = await call(gateway, "POST", f"/{undone.headers['X-Trash-Id']}", action="RESTORE", onConflict="rename")
     assert beside.headers["Location"].endswith("/f%20(1)")
     new = await gateway.call("PUT", "new", content=b"new")
     assert "X-Trash-Id" not in new.headers
@@ -244,9 +240,7 @@ async def test_it_expires(gateway: Gateway, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("kind", ["remove", "empty"])
-async def test_a_removal_that_takes_long_is_a_job(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+async def test_a_removal_that_takes_long_is_a_job(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     gateway.put("docs/a.txt", b"a")
     trash_id = (await gateway.call("DELETE", "docs", params={"recursive": "true"})).headers["X-Trash-Id"]
     purge, go_on = LocalProvider.purge, asyncio.Event()
@@ -309,10 +303,7 @@ async def test_an_error_names_what_it_was(gateway: Gateway) -> None:
     (gateway.settings.files_folder / ".portico~trash" / trash_id).unlink()
     lost = await call(gateway, "POST", f"/{trash_id}", action="RESTORE")
     assert (lost.status_code, lost.json()["code"]) == (404, "not-found")
-    assert (
-        lost.json()["detail"]
-        == "The content of 'a.txt' is no longer in the storage, so it can't be restored."
-    )
+    assert lost.json()["detail"] == "The content of 'a.txt' is no longer in the storage, so it can't be restored."
 
 
 async def test_it_can_be_turned_off(open_gateway: OpenGateway) -> None:

@@ -125,9 +125,7 @@ async def test_when_the_name_is_taken(
         ("a?b#c", "", "/a%3Fb%23c%20(1)"),
     ],
 )
-async def test_an_upload_of_one_file_says_where_it_is(
-    gateway: Gateway, name: str, folder: str, expected: str
-) -> None:
+async def test_an_upload_of_one_file_says_where_it_is(gateway: Gateway, name: str, folder: str, expected: str) -> None:
     for place in (expected.replace("%20(1)", ""), expected):
         response = await gateway.upload(folder, {name: place.encode()}, onConflict="rename")
         assert (response.status_code, response.content) == (204, b"")
@@ -178,9 +176,7 @@ async def test_entries_are_returned_as_they_are_listed_on_request(gateway: Gatew
         (['"' * 1000, ",;=,,"], 204),
     ],
 )
-async def test_a_preference_is_read_as_rfc_7240_says(
-    gateway: Gateway, preferences: list[str], status: int
-) -> None:
+async def test_a_preference_is_read_as_rfc_7240_says(gateway: Gateway, preferences: list[str], status: int) -> None:
     answer = await prefer(gateway, *preferences)
     assert answer.status == status
     assert ("preference-applied" in dict(answer.headers)) == (status == 200)
@@ -196,10 +192,7 @@ async def test_a_partial_failure_names_what_was_stored_by_its_final_name(gateway
 async def test_renaming_goes_on_counting(gateway: Gateway) -> None:
     for _ in range(3):
         assert (await gateway.upload("", {"a.tar.gz": b"x", "none": b"y"}, onConflict="rename")).is_success
-    assert stored(gateway).keys() == {
-        *("a.tar.gz", "a.tar (1).gz", "a.tar (2).gz"),
-        *("none", "none (1)", "none (2)"),
-    }
+    assert stored(gateway).keys() == {*("a.tar.gz", "a.tar (1).gz", "a.tar (2).gz"), *("none", "none (1)", "none (2)")}
 
 
 @pytest.mark.parametrize("value", ["", "REPLACE", "overwrite", "keep"])
@@ -214,16 +207,12 @@ async def test_two_uploads_of_one_name_at_once_leave_one_whole_file(gateway: Gat
     answers = await asyncio.gather(*(gateway.upload("", {"a": content}) for content in contents))
     assert {answer.status_code for answer in answers} == {204}
     assert stored(gateway)["a"] in contents
-    answers = await asyncio.gather(
-        *(gateway.upload("", {"b": content}, onConflict="fail") for content in contents)
-    )
+    answers = await asyncio.gather(*(gateway.upload("", {"b": content}, onConflict="fail") for content in contents))
     assert sorted(answer.status_code for answer in answers) == [204] + [409] * 7
     assert gateway.left_over == []
 
 
-async def test_who_is_disabled_meanwhile_stores_nothing(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_is_disabled_meanwhile_stores_nothing(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("portico.operations.actors.actor.TRUSTED_SECONDS", -1.0)
     gateway.put("a.txt", OLD)
 
@@ -326,9 +315,7 @@ async def test_a_content_coded_body_is_refused(gateway: Gateway, coding: str) ->
         ("multipart/form-data; boundary=other", 400),
     ],
 )
-async def test_a_content_type_that_will_not_do_is_refused(
-    gateway: Gateway, content_type: str, status: int
-) -> None:
+async def test_a_content_type_that_will_not_do_is_refused(gateway: Gateway, content_type: str, status: int) -> None:
     headers = [*(await gateway.sign_in()).items(), ("Content-Type", content_type)]
     answer = await gateway.raw("POST", address("").encode(), headers, [form(named("a.txt"))])
     codes = {400: "invalid-request", 415: "unsupported-media-type"}

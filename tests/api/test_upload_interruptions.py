@@ -49,9 +49,7 @@ async def test_a_client_that_vanishes_anywhere_leaves_no_part(gateway: Gateway) 
     assert gateway.left_over == []
 
 
-async def test_a_client_that_stops_sending_is_reported(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_client_that_stops_sending_is_reported(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_body, "IDLE_SECONDS", 0.05)
     monkeypatch.setattr(middleware, "DRAINED_SECONDS", 0.05)
     gateway.put("b", OLD)

@@ -44,16 +44,12 @@ class Caller:
     """The headers of the owner, who has a resumable upload under way."""
 
     async def ask(self, method: str, path: str, headers: Any = None, **options: Any) -> httpx2.Response:
-        return await self.gateway.client.request(
-            method, path, headers={**self.headers, **(headers or {})}, **options
-        )
+        return await self.gateway.client.request(method, path, headers={**self.headers, **(headers or {})}, **options)
 
     async def file(self, method: str, path: str = "", **options: Any) -> httpx2.Response:
         return await self.ask(method, address(path), **options)
 
-    async def tus(
-        self, method: str, path: str = UPLOADS, headers: Any = None, **options: Any
-    ) -> httpx2.Response:
+    async def tus(self, method: str, path: str = UPLOADS, headers: Any = None, **options: Any) -> httpx2.Response:
         return await self.ask(method, path, {"Tus-Resumable": "1.0.0", **(headers or {})}, **options)
 
     async def upload_of_owner(self) -> str:
@@ -81,9 +77,7 @@ async def _offset(caller: Caller) -> httpx2.Response:
 
 
 async def _create(caller: Caller) -> httpx2.Response:
-    return await caller.tus(
-        "POST", headers={"Upload-Length": "4", "Upload-Metadata": metadata(filename="new.bin")}
-    )
+    return await caller.tus("POST", headers={"Upload-Length": "4", "Upload-Metadata": metadata(filename="new.bin")})
 
 
 async def _create_replacing(caller: Caller) -> httpx2.Response:
@@ -119,9 +113,7 @@ CASES = [
     _case("zip of some", _files("POST", params={"action": "ZIP"}, json={"paths": ["a.txt"]}), DOWNLOAD),
     _case("upload", _files("POST", files=[("data", ("new.txt", b"new"))]), UPLOAD),
     _case("put", _files("PUT", "put.txt", content=b"x", headers={"If-None-Match": "*"}), UPLOAD),
-    _case(
-        "replace", _files("PUT", "a.txt", content=b"x", params={"onConflict": "replace"}), UPLOAD, OVERWRITE
-    ),
+    _case("replace", _files("PUT", "a.txt", content=b"x", params={"onConflict": "replace"}), UPLOAD, OVERWRITE),
     _case("mkdir", _files("POST", "made", params={"action": "MKDIR"}), UPLOAD),
     _case("copy", _files("POST", "a.txt", params={"action": "COPY", "target": "/c.txt"}), DOWNLOAD, UPLOAD),
     _case("move", _files("POST", "a.txt", params={"action": "MOVE", "target": "/m.txt"}), OVERWRITE, UPLOAD),
@@ -135,9 +127,7 @@ CASES = [
     _case("tus end the owner's", _end, UPLOAD),
     _case("who am I", _asks("GET", "/backend/session")),
     _case("own account", _asks("GET", ACCOUNT), SESSION),
-    _case(
-        "change the password", _asks("POST", PASSWORD, json={"oldPassword": "", "newPassword": ""}), SESSION
-    ),
+    _case("change the password", _asks("POST", PASSWORD, json={"oldPassword": "", "newPassword": ""}), SESSION),
     _case("list sessions", _asks("GET", SESSIONS), SESSION),
     _case("end other sessions", _asks("DELETE", SESSIONS), SESSION),
     _case("end a session", _asks("DELETE", f"{SESSIONS}/{'0' * 32}"), SESSION),
@@ -213,9 +203,7 @@ async def test_a_key_of_a_folder_sees_nothing_else(open_gateway: OpenGateway) ->
     gateway.put("in/box/a.txt")
     database = Database(gateway.settings.database_url)
     keys = ApiKeys(database)
-    key = Caller(
-        gateway, await _key(*DEFAULT_RIGHTS, folder="/in/box").headers(gateway, keys), await gateway.sign_in()
-    )
+    key = Caller(gateway, await _key(*DEFAULT_RIGHTS, folder="/in/box").headers(gateway, keys), await gateway.sign_in())
     await keys.close()
     await database.close()
     listed = (await key.file("GET")).json()["content"]

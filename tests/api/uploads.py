@@ -10,9 +10,7 @@ OLD = b"the old content"
 def stored(gateway: Gateway) -> dict[str, bytes]:
     """Every file of the user, by its path."""
     return {
-        str(file.relative_to(gateway.files)): file.read_bytes()
-        for file in gateway.files.rglob("*")
-        if file.is_file()
+        str(file.relative_to(gateway.files)): file.read_bytes() for file in gateway.files.rglob("*") if file.is_file()
     }
 
 

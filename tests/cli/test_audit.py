@@ -29,9 +29,7 @@ def test_each_change_by_a_command_has_a_line(portico: Portico, home: Path, file:
 
     call("user", "add", "ann", "--password-stdin", stdin=PASSWORD)
     call("user", "add", "ANN", "--password-stdin", stdin=PASSWORD)
-    call(
-        "user", "set", "ann", "--rights", "list", "--root", "/team", "--password-stdin", stdin=PASSWORD + "2"
-    )
+    call("user", "set", "ann", "--rights", "list", "--root", "/team", "--password-stdin", stdin=PASSWORD + "2")
     call("user", "password", "ann", "--password-stdin", stdin=PASSWORD + "3")
     call("user", "disable", "ann")
     call("user", "enable", "ann")
@@ -45,9 +43,7 @@ def test_each_change_by_a_command_has_a_line(portico: Portico, home: Path, file:
     call("connection", "delete", "cloud")
     for looking in (("user", "list"), ("connection", "show", "local"), ("config", "check")):
         assert portico(*looking).code == 0
-    reported = [
-        (each["action"], each["subject"], each.get("changed"), each["outcome"]) for each in lines(file)
-    ]
+    reported = [(each["action"], each["subject"], each.get("changed"), each["outcome"]) for each in lines(file)]
     assert reported == [
         ("connection.add", "local", None, "done"),
         ("user.add", "ann", None, "done"),
@@ -132,9 +128,7 @@ def test_the_database_is_searched(portico: Portico, home: Path, monkeypatch: pyt
         ("user.disable", "ann", "one"),
     ]
     assert found == lines(home / "audit.log")
-    (last,) = portico(
-        "audit", "list", "--limit", "1", "--since", "1d", "--user", f"OS:{my_name()}", "--json"
-    ).lines
+    (last,) = portico("audit", "list", "--limit", "1", "--since", "1d", "--user", f"OS:{my_name()}", "--json").lines
     assert last["action"] == "user.disable"
     table = portico("audit", "list", "--action", "user.add").out.splitlines()
     assert table[0].split() == ["time", "node", "user", "client", "action", "outcome", "subject"]

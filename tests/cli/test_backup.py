@@ -33,17 +33,7 @@ def with_cloud(anna: Portico) -> Portico:
     """A home with a connection that has credentials, and a relative path."""
     secrets = f"access-key-id=AKIA\nsecret-access-key={SECRET}\n"
     added = anna(
-        *(
-            "connection",
-            "add",
-            "cloud",
-            "--kind",
-            "s3",
-            "--option",
-            "bucket=b",
-            "--option",
-            "region=eu-central-1",
-        ),
+        *("connection", "add", "cloud", "--kind", "s3", "--option", "bucket=b", "--option", "region=eu-central-1"),
         "--secret-stdin",
         stdin=secrets,
     )
@@ -89,9 +79,7 @@ def test_a_backup_is_restored_in_a_new_home(
     assert (done.code, done.err) == (0, "")
     assert "All users must sign in again." in done.out
     assert (new / SET_UP_MARK).exists()
-    assert (
-        elsewhere("user", "show", "anna", "--json").data == with_cloud("user", "show", "anna", "--json").data
-    )
+    assert elsewhere("user", "show", "anna", "--json").data == with_cloud("user", "show", "anna", "--json").data
     shown = elsewhere("connection", "show", "local", "--json").data
     assert shown["options"] == {"folder": str(new / "files")}
     assert elsewhere("connection", "set", "cloud", "--option", "bucket=c").code == 0  # opens the credentials
@@ -222,11 +210,7 @@ def test_a_damaged_backup_changes_nothing(anna: Portico, home: Path, file: Path)
         (("migrate-database", "sqlite:///a", "mysql://user:canary@b"), 2, "is not a database URL"),
         (("migrate-database", "", "sqlite:///a"), 2, "is not a database URL"),
         (("migrate-database", "sqlite:///a", "sqlite:///./a"), 2, "the same database"),
-        (
-            ("migrate-database", "sqlite:////nowhere/a", "sqlite:////nowhere/b"),
-            5,
-            "/nowhere/a can't be used",
-        ),
+        (("migrate-database", "sqlite:////nowhere/a", "sqlite:////nowhere/b"), 5, "/nowhere/a can't be used"),
     ],
 )
 def test_mistakes_get_a_sentence(anna: Portico, arguments: tuple[str, ...], code: int, words: str) -> None:
@@ -246,9 +230,7 @@ def test_a_home_without_a_key_cannot_include_it(anna: Portico, home: Path, file:
     assert anna("backup", str(file)).code == 0
 
 
-def test_a_database_is_saved_before_it_is_migrated(
-    anna: Portico, home: Path, file: Path, tmp_path: Path
-) -> None:
+def test_a_database_is_saved_before_it_is_migrated(anna: Portico, home: Path, file: Path, tmp_path: Path) -> None:
     newest = newest_revision()
     engine = create_engine(f"sqlite:///{home / 'portico.db'}")
     with next_version(tmp_path):

@@ -127,9 +127,7 @@ def test_config_check_compares_with_the_database(
     assert not (home / "secret.key").exists()
 
 
-def test_config_check_without_an_answer_of_the_database(
-    portico: Portico, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_config_check_without_an_answer_of_the_database(portico: Portico, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORTICO_DATABASE_URL", "postgresql://u@127.0.0.1:1/portico")
     outcome = portico("config", "check")
     assert (outcome.code, outcome.out) == (0, "The environment: no mistakes\n")

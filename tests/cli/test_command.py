@@ -86,19 +86,10 @@ def test_a_group_lists_its_commands(portico: Portico, group: str) -> None:
         (("--versoin",), "Unknown option '--versoin', did you mean '--version'? See 'portico --help'."),
         (("user", "lst"), "Unknown command 'lst', did you mean 'list'? See 'portico user --help'."),
         (("user", "--wrong"), "Unknown option '--wrong'; see 'portico user --help'."),
-        (
-            ("user", "list", "--jsno"),
-            "Unknown option '--jsno', did you mean '--json'? See 'portico user list --help'.",
-        ),
+        (("user", "list", "--jsno"), "Unknown option '--jsno', did you mean '--json'? See 'portico user list --help'."),
         (("user", "list", "anna"), "Unexpected argument 'anna'; see 'portico user list --help'."),
-        (
-            ("user", "show"),
-            "NAME is missing; see 'portico user show --help'.",
-        ),
-        (
-            ("put", "-n", "--rename", "a", "b"),
-            "--no-clobber and --rename can't be combined; see 'portico put --help'.",
-        ),
+        (("user", "show"), "NAME is missing; see 'portico user show --help'."),
+        (("put", "-n", "--rename", "a", "b"), "--no-clobber and --rename can't be combined; see 'portico put --help'."),
         (("put", "a"), "The target is missing; see 'portico put --help'."),
         (("cat",), "A path is missing; see 'portico cat --help'."),
         (("rm", "-rf", "/x"), "Unknown option '-f'; see 'portico rm --help'."),
@@ -112,10 +103,7 @@ def test_a_group_lists_its_commands(portico: Portico, group: str) -> None:
         ),
         (("sync", "sideways", "a", "b"), "'sideways' is not a direction; use 'up' or 'down'."),
         (("sync", "up", "a"), "The target is missing; see 'portico sync --help'."),
-        (
-            ("completion", "tcsh"),
-            "Completion isn't available for 'tcsh'; use bash, zsh or fish.",
-        ),
+        (("completion", "tcsh"), "Completion isn't available for 'tcsh'; use bash, zsh or fish."),
         (("put", "-j"), "--jobs needs a number; write --jobs N."),
         (("put", "-j", "abc", "a", "b"), "--jobs must be a whole number from 1 to 64."),
         (("put", "-j", "-1", "a", "b"), "--jobs must be a whole number from 1 to 64."),
@@ -125,10 +113,7 @@ def test_a_group_lists_its_commands(portico: Portico, group: str) -> None:
         (("user", "add"), "NAME is missing; see 'portico user add --help'."),
         (
             ("connection", "add", "x"),
-            (
-                "--kind is missing; use local, s3, azure-blob, azure-files or gcs; "
-                "see 'portico connection add --help'."
-            ),
+            ("--kind is missing; use local, s3, azure-blob, azure-files or gcs; see 'portico connection add --help'."),
         ),
         (("connection", "add", "x", "--kind", "s3", "--option", "=v"), "Write --option KEY=VALUE."),
         (("ls", "--bogus"), "Unknown option '--bogus'; see 'portico ls --help'."),
@@ -137,10 +122,7 @@ def test_a_group_lists_its_commands(portico: Portico, group: str) -> None:
             ("get", "--contin", "/a"),
             "Unknown option '--contin', did you mean '--continue-on-error'? See 'portico get --help'.",
         ),
-        (
-            ("--profile", "default", "ls"),
-            "--profile must follow the command: portico COMMAND --profile NAME.",
-        ),
+        (("--profile", "default", "ls"), "--profile must follow the command: portico COMMAND --profile NAME."),
         (("help", "lst"), "Unknown command 'lst', did you mean 'ls'? See 'portico --help'."),
         (
             ("user", "add", "bob", "--generate", "--password-stdin"),
@@ -157,9 +139,7 @@ def test_a_group_lists_its_commands(portico: Portico, group: str) -> None:
         ),
     ],
 )
-def test_a_mistake_gets_a_helpful_sentence(
-    portico: Portico, arguments: tuple[str, ...], sentence: str
-) -> None:
+def test_a_mistake_gets_a_helpful_sentence(portico: Portico, arguments: tuple[str, ...], sentence: str) -> None:
     outcome = portico(*arguments)
     assert (outcome.code, outcome.out, outcome.err) == (2, "", f"{sentence}\n")
 
@@ -259,9 +239,7 @@ def test_the_usage_shows_what_belongs_together(
 
 @pytest.mark.parametrize("columns", [70, 80, 200])
 @pytest.mark.parametrize("command", ["", "put", "get", "user", "user add", "serve", "login"])
-def test_help_fits_the_terminal(
-    portico: Portico, monkeypatch: pytest.MonkeyPatch, columns: int, command: str
-) -> None:
+def test_help_fits_the_terminal(portico: Portico, monkeypatch: pytest.MonkeyPatch, columns: int, command: str) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = portico(*command.split(), "--help").out.splitlines()
     longest = max(len(line) for line in lines if not line.startswith("  portico "))
@@ -312,13 +290,7 @@ NOT_FOR_ADMINISTRATION = (
 
 
 def test_administration_imports_neither_the_migrations_nor_the_server(anna: Portico, home: Path) -> None:
-    commands = (
-        "user list",
-        "user set anna --rights list",
-        "connection show local",
-        "config check",
-        "cluster show",
-    )
+    commands = ("user list", "user set anna --rights list", "connection show local", "config check", "cluster show")
     script = f"""
 import sys
 from portico.cli.main import run
@@ -385,9 +357,7 @@ def test_config_check(portico: Portico, home: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(("error", "code"), [(Unavailable("Busy."), 5), (KeyboardInterrupt(), 130)])
-def test_other_exit_codes(
-    portico: Portico, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
-) -> None:
+def test_other_exit_codes(portico: Portico, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
 
@@ -450,9 +420,7 @@ def test_which_address_works_on_this_machine_only(home: Path) -> None:
     assert not banner.is_local(start(home, "0.0.0.0", certificate=bought))
     assert not banner.is_local(start(home, "192.0.2.1", certificate=local))
     public = start(home, "0.0.0.0", certificate=local)
-    assert not banner.is_local(
-        replace(public, settings=replace(public.settings, public_url="http://localhost"))
-    )
+    assert not banner.is_local(replace(public, settings=replace(public.settings, public_url="http://localhost")))
 
 
 def test_the_screen(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -465,9 +433,7 @@ def test_the_screen(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     banner.show(start(home))
     assert "user password web" in capsys.readouterr().out
 
-    banner.show(
-        start(home, certificate=certificate("localhost", self_signed=True), password_file=Path("/p q"))
-    )
+    banner.show(start(home, certificate=certificate("localhost", self_signed=True), password_file=Path("/p q")))
     shown = capsys.readouterr().out
     assert "--cacert '/c d.pem'" in shown
     assert "AB:CD" in shown
@@ -511,12 +477,6 @@ def test_a_database_out_of_reach_is_named_in_one_sentence(
 
 
 def test_the_help_of_a_group_names_the_home_of_a_gateway_only(capsys: pytest.CaptureFixture[str]) -> None:
-    for group, has_home in (
-        ("user", True),
-        ("key", True),
-        ("share", False),
-        ("receipt", False),
-        ("trash", False),
-    ):
+    for group, has_home in (("user", True), ("key", True), ("share", False), ("receipt", False), ("trash", False)):
         assert run([group, "--help"]) == 0
         assert ("--home" in capsys.readouterr().out) is has_home, group

@@ -68,12 +68,7 @@ def test_a_secret_in_the_command_works_with_a_warning(anna: Portico, kinds: None
 def test_set_merges_and_removes(cloud: Portico) -> None:
     assert cloud("connection", "set", "cloud", "--option", "region=", "--option", "prefix=a/b").code == 0
     assert show(cloud)["options"] == {"bucket": "b", "prefix": "a/b"}
-    assert (
-        cloud(
-            "connection", "set", "cloud", "--secret-stdin", stdin="account-key=x\nsecret-access-key=\n"
-        ).code
-        == 0
-    )
+    assert cloud("connection", "set", "cloud", "--secret-stdin", stdin="account-key=x\nsecret-access-key=\n").code == 0
     assert show(cloud)["secrets"] == {"account-key": "set"}
 
 
@@ -105,9 +100,7 @@ def test_refusals_are_one_sentence(cloud: Portico, arguments: Sequence[str], std
     assert CANARY not in outcome.err
 
 
-def test_a_relative_folder_is_meant_from_here(
-    anna: Portico, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_folder_is_meant_from_here(anna: Portico, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert anna("connection", "add", "here", "--kind", "local", "--option", "folder=data").code == 0
     assert show(anna, "here")["options"] == {"folder": str(tmp_path / "data")}
@@ -188,9 +181,7 @@ def test_the_embedded_connection_passes_its_test(anna: Portico, home: Path) -> N
 @pytest.mark.parametrize(
     ("error", "code"), [(ProviderRefused("No write permission."), 1), (ProviderUnavailable("It is down."), 5)]
 )
-def test_a_failing_test(
-    anna: Portico, monkeypatch: pytest.MonkeyPatch, error: PorticoError, code: int
-) -> None:
+def test_a_failing_test(anna: Portico, monkeypatch: pytest.MonkeyPatch, error: PorticoError, code: int) -> None:
     async def steps(*_: object) -> AsyncIterator[probe.ProbeStep]:
         yield probe.ProbeStep("list")
         yield probe.ProbeStep("write", error)
@@ -202,20 +193,12 @@ def test_a_failing_test(
     assert outcome.err.count("\n") == 1
 
 
-def test_a_kind_whose_extra_is_missing_is_added_with_a_warning(
-    anna: Portico, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kind_whose_extra_is_missing_is_added_with_a_warning(anna: Portico, monkeypatch: pytest.MonkeyPatch) -> None:
     for sdk in ("not_installed", "not_installed.either"):
         known = Kind("portico.providers.none:None", required=frozenset({"bucket"}), extra="s3", sdk=sdk)
         monkeypatch.setattr(registry, "KINDS", {**registry.KINDS, "cloud": known})
         outcome = anna(
-            "connection",
-            "add",
-            sdk.replace("_", "-").replace(".", "-"),
-            "--kind",
-            "cloud",
-            "--option",
-            "bucket=b",
+            "connection", "add", sdk.replace("_", "-").replace(".", "-"), "--kind", "cloud", "--option", "bucket=b"
         )
         assert outcome.code == 0
         assert "pip install 'portico-gateway[s3]'" in outcome.err

@@ -31,9 +31,7 @@ def test_migrate_says_from_which_revision_to_which(anna: Portico, tmp_path: Path
         assert "anna" in anna("user", "list").out
 
 
-@pytest.mark.parametrize(
-    "command", ["migrate", "serve --port 1", "user list", "user disable anna", "backup b"]
-)
+@pytest.mark.parametrize("command", ["migrate", "serve --port 1", "user list", "user disable anna", "backup b"])
 def test_an_older_database_is_refused_with_one_sentence(
     anna: Portico, home: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,9 +39,7 @@ def test_an_older_database_is_refused_with_one_sentence(
     pretend(home, "UPDATE alembic_version SET version_num = '0009'")
     outcome = anna(*command.split())
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
-    assert (
-        "too old for this version of Portico (schema 0009): migrate or restore it with commit " in outcome.err
-    )
+    assert "too old for this version of Portico (schema 0009): migrate or restore it with commit " in outcome.err
 
 
 def test_migrate_prepares_an_empty_database(
@@ -79,9 +75,7 @@ def test_a_newer_database_that_cannot_be_used_is_refused_with_the_sentence(
     )
     outcome = anna(*command.split())
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
-    assert outcome.err.startswith(
-        "The database was created by a newer version of Portico; start that version"
-    )
+    assert outcome.err.startswith("The database was created by a newer version of Portico; start that version")
 
 
 def test_a_database_is_not_migrated_unless_wanted(
@@ -143,9 +137,7 @@ def test_a_command_that_reads_says_that_the_database_is_gone(anna: Portico, home
         "connection add c --kind local --option folder=/tmp",
     ],
 )
-def test_a_command_that_changes_something_migrates_and_says_so(
-    anna: Portico, command: str, tmp_path: Path
-) -> None:
+def test_a_command_that_changes_something_migrates_and_says_so(anna: Portico, command: str, tmp_path: Path) -> None:
     with next_version(tmp_path):
         outcome = anna(*command.split())
         assert outcome.code == 0
@@ -163,18 +155,14 @@ def test_a_failed_migration_of_a_new_home_leaves_nothing(
     assert not home.exists()
 
 
-@pytest.mark.parametrize(
-    "command", ["migrate", "serve --port 1", "connection add c --kind local --option folder=/"]
-)
+@pytest.mark.parametrize("command", ["migrate", "serve --port 1", "connection add c --kind local --option folder=/"])
 def test_a_database_of_somebody_else_is_one_sentence(
     portico: Portico, postgres: PostgresServer, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bind_address, "check_free", lambda *_: None)
     name = postgres.new_database().rpartition("/")[2]
     postgres.execute(f"CREATE ROLE role_{name} LOGIN PASSWORD 'secret'")
-    monkeypatch.setenv(
-        "PORTICO_DATABASE_URL", f"postgresql://role_{name}:secret@127.0.0.1:{postgres.port}/{name}"
-    )
+    monkeypatch.setenv("PORTICO_DATABASE_URL", f"postgresql://role_{name}:secret@127.0.0.1:{postgres.port}/{name}")
     outcome = portico(*command.split())
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err == (

@@ -66,9 +66,7 @@ def test_a_home_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         prepare(tmp_path)
 
 
-def test_a_lock_that_cannot_be_opened_is_not_another_gateway(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_cannot_be_opened_is_not_another_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(*_: object) -> int:
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -154,9 +152,7 @@ def test_a_home_with_users_gets_no_other(tmp_path: Path) -> None:
     assert with_settings(settings, names) == ["anna"]
 
 
-@pytest.mark.parametrize(
-    ("address", "safe"), [("127.0.0.9", True), ("::1", True), ("::ffff:127.0.0.1", True)]
-)
+@pytest.mark.parametrize(("address", "safe"), [("127.0.0.9", True), ("::1", True), ("::ffff:127.0.0.1", True)])
 def test_loopback_needs_no_protection(address: str, safe: bool) -> None:
     assert bind_address.is_loopback(ip_address(address)) is safe
     bind_address.check_exposure(ip_address(address), protected=False)

@@ -78,9 +78,7 @@ def test_serve_imports_no_optional_libraries_that_it_does_not_use() -> None:
 
 
 def test_a_worker_imports_what_it_uses(anna: Portico, home: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WORKER, str(home)], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", WORKER, str(home)], capture_output=True, text=True, check=True)
     modules = set(json.loads(done.stdout))
     assert modules >= {"portico.providers.local", "sqlalchemy"}
     assert modules & NOT_IN_A_WORKER == set()

@@ -28,9 +28,7 @@ def test_keys_are_added_shown_and_ended(anna: Portico, home: Path) -> None:
         "lastUsedFrom": None,
     }
     assert is_key(anna("key", "add", "anna", "--name", "all", "--json").data["key"])
-    assert anna("key", "end", "anna", key["id"]).out == "Ended the key backup of ANNA.\n".replace(
-        "ANNA", "anna"
-    )
+    assert anna("key", "end", "anna", key["id"]).out == "Ended the key backup of ANNA.\n".replace("ANNA", "anna")
     assert [each["name"] for each in anna("key", "list", "anna", "--json").lines] == ["all"]
     for words, sentence in (
         (("key", "add", "anna"), "--name is missing"),
@@ -42,18 +40,13 @@ def test_keys_are_added_shown_and_ended(anna: Portico, home: Path) -> None:
             ("key", "end", "anna", key["id"]),
             f"anna has no key '{key['id']}'; list the ids with 'portico key list anna'",
         ),
-        (
-            ("key", "end", "anna", "all"),
-            "'all' is the key's name, but its id is needed: portico key end anna ",
-        ),
+        (("key", "end", "anna", "all"), "'all' is the key's name, but its id is needed: portico key end anna "),
         (("key", "end", "all"), "ID is missing; list the ids with 'portico key list USER'"),
     ):
         outcome = anna(*words)
         assert outcome.code != 0
         assert sentence in outcome.err
-    assert text not in b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file()).decode(
-        "latin-1"
-    )
+    assert text not in b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file()).decode("latin-1")
 
 
 def test_an_invitation_does_not_hide_that_its_address_is_local(anna: Portico, home: Path) -> None:
@@ -74,9 +67,7 @@ def test_an_invitation_is_a_link(anna: Portico, home: Path) -> None:
     [first] = re.findall(r"7 days: /invite#(\S{43})\n", added.out)
     with (home / "application.properties").open("a") as properties:
         properties.write("\nserver.public-url=https://files.example.com\n")
-    [second] = re.findall(
-        r"7 days: https://files\.example\.com/invite#(\S{43})\n", anna("user", "invite", "BOB").out
-    )
+    [second] = re.findall(r"7 days: https://files\.example\.com/invite#(\S{43})\n", anna("user", "invite", "BOB").out)
     assert first != second
     assert "server.public-url" not in anna("user", "invite", "bob").out
     assert "The user" in anna("user", "invite", "carol").err

@@ -52,9 +52,7 @@ def test_the_look_finds_what_is_there() -> None:
 
 
 def test_importing_the_package_loads_no_client() -> None:
-    script = (
-        "import portico, sys; assert 'portico.client' not in sys.modules; assert 'ssl' not in sys.modules"
-    )
+    script = "import portico, sys; assert 'portico.client' not in sys.modules; assert 'ssl' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 

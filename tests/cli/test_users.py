@@ -37,15 +37,7 @@ def test_left_out_values(anna: Portico) -> None:
 
 
 def test_all_flags(anna: Portico) -> None:
-    arguments = (
-        "--connection",
-        "local",
-        "--root",
-        "team/a/",
-        "--rights",
-        "list,download",
-        "--password-stdin",
-    )
+    arguments = ("--connection", "local", "--root", "team/a/", "--rights", "list,download", "--password-stdin")
     assert anna("user", "add", "bob", *arguments, stdin=PASSWORD).code == 0
     user = anna("user", "show", "bob", "--json").data
     assert (user["root"], user["rights"]) == ("/team/a", ["list", "download"])
@@ -145,9 +137,7 @@ async def _verifies(home: Path, password: str) -> bool:
     try:
         user = await Users(database, passwords).get("anna")
         async with database.connect() as connection:
-            row = (
-                await connection.execute(text("SELECT * FROM users WHERE id = :id"), {"id": user.id})
-            ).mappings()
+            row = (await connection.execute(text("SELECT * FROM users WHERE id = :id"), {"id": user.id})).mappings()
             hashed = next(str(value) for value in row.one().values() if str(value).startswith("$argon2"))
         return await passwords.verify(hashed, password)
     finally:
@@ -217,9 +207,7 @@ def standard_input(tmp_path: Path, how: str) -> Iterator[TextIO]:
 
 
 @pytest.mark.parametrize("how", ["a pipe", "a pipe that says nothing yet", "a file"])
-def test_no_password_is_made_up_while_one_is_piped_in(
-    portico: Portico, home: Path, tmp_path: Path, how: str
-) -> None:
+def test_no_password_is_made_up_while_one_is_piped_in(portico: Portico, home: Path, tmp_path: Path, how: str) -> None:
     with standard_input(tmp_path, how) as stdin:
         outcome = portico("user", "add", "bob", stdin=stdin)
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)

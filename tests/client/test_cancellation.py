@@ -90,9 +90,7 @@ class Cancelled:
                 error = raised
 
 
-@pytest.mark.parametrize(
-    "act", [upload, upload_all, upload_broken, upload_many_broken, download, look, change]
-)
+@pytest.mark.parametrize("act", [upload, upload_all, upload_broken, upload_many_broken, download, look, change])
 @pytest.mark.parametrize("fault", [None, Reset(), Reply(503, {}, b'{"code":"unavailable"}')])
 def test_a_cancellation_at_any_await_is_heard(
     act: Act,
@@ -122,9 +120,7 @@ def test_a_cancellation_at_any_await_is_heard(
                 assert task.cancelled(), f"await {count} of {act.__name__} swallowed it: {task}"
             else:
                 task.result()
-            assert not [name for name in os.listdir(tmp_path) if name.endswith("part")], (
-                "half a file was left"
-            )
+            assert not [name for name in os.listdir(tmp_path) if name.endswith("part")], "half a file was left"
             await asyncio.sleep(0)
             assert asyncio.all_tasks() == {asyncio.current_task()}, "something was left running"
         return cancelled.reached
@@ -144,9 +140,7 @@ def test_a_cancellation_at_any_await_is_heard(
 
 
 @pytest.mark.parametrize("moment", range(4))
-def test_a_cancellation_that_meets_an_error_of_a_worker_is_heard(
-    moment: int, gateway: Gateway, password: str
-) -> None:
+def test_a_cancellation_that_meets_an_error_of_a_worker_is_heard(moment: int, gateway: Gateway, password: str) -> None:
     """The group of workers reports the error of one of them; the caller's cancellation comes first."""
 
     async def trial() -> None:

@@ -10,12 +10,7 @@ from typing import Any
 
 import pytest
 
-from portico.client import (
-    ClientError,
-    ConnectionFailed,
-    NotAGateway,
-    Unreachable,
-)
+from portico.client import ClientError, ConnectionFailed, NotAGateway, Unreachable
 from portico.client.http import http11
 
 from ..gateways import Gateway, free_port
@@ -167,9 +162,7 @@ def test_http_where_https_is_meant_and_the_other_way_round(
 
 
 @both_clients
-def test_an_answer_before_the_end_stops_the_body(
-    make: MakeClient, gateway: Gateway, monkeypatch: Any
-) -> None:
+def test_an_answer_before_the_end_stops_the_body(make: MakeClient, gateway: Gateway, monkeypatch: Any) -> None:
     """A gateway that ignores 100-continue and refuses the request midway."""
     tokens = make().login()
     monkeypatch.setattr(http11, "_EXPECT_CONTINUE_FROM", 2**60)
@@ -180,9 +173,7 @@ def test_an_answer_before_the_end_stops_the_body(
         connection, _ = listener.accept()
         with connection:
             taken.append(len(connection.recv(2**16)))
-            connection.sendall(
-                b"HTTP/1.1 413 Too Large\r\nContent-Length: 20\r\n\r\n" + b'{"code":"too-large"}'
-            )
+            connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 20\r\n\r\n" + b'{"code":"too-large"}')
             connection.settimeout(20)
             while data := connection.recv(2**20):
                 taken.append(len(data))

@@ -104,9 +104,7 @@ def test_progress(client: Client, root: Path, tmp_path: Path) -> None:
 
 
 @both_clients
-def test_a_broken_connection_is_continued(
-    proxied: Client, proxy: FaultProxy, root: Path, tmp_path: Path
-) -> None:
+def test_a_broken_connection_is_continued(proxied: Client, proxy: FaultProxy, root: Path, tmp_path: Path) -> None:
     (root / "file").write_bytes(LARGE)
     proxy.on(is_download, Cut(1000), Cut(0), Cut(70_000))
     stream = io.BytesIO()
@@ -158,17 +156,13 @@ def interrupted(client: Client, proxy: FaultProxy, folder: Path) -> None:
 
 
 @both_clients
-def test_an_interrupted_download_is_carried_on(
-    make: MakeClient, proxy: FaultProxy, root: Path, tmp_path: Path
-) -> None:
+def test_an_interrupted_download_is_carried_on(make: MakeClient, proxy: FaultProxy, root: Path, tmp_path: Path) -> None:
     (root / "file").write_bytes(LARGE)
     # One connection, so that the ranges come one after the other.
     client = make(f"http://127.0.0.1:{proxy.port}", attempts=2, connections=1)
     interrupted(client, proxy, tmp_path)
     done: list[int] = []
-    client.download(
-        "/file", tmp_path / "local", resume=True, progress=lambda _, count, __: done.append(count)
-    )
+    client.download("/file", tmp_path / "local", resume=True, progress=lambda _, count, __: done.append(count))
     assert (tmp_path / "local").read_bytes() == LARGE
     assert left_in(tmp_path) == ["local"]
     assert ranges(proxy)[0] == f"bytes={131072 + 40_000}-{131072 + 40_000 + 65535}"
@@ -176,9 +170,7 @@ def test_an_interrupted_download_is_carried_on(
     assert done[-1] == len(LARGE)
 
 
-def test_what_has_changed_since_is_begun_again(
-    make: MakeClient, proxy: FaultProxy, root: Path, tmp_path: Path
-) -> None:
+def test_what_has_changed_since_is_begun_again(make: MakeClient, proxy: FaultProxy, root: Path, tmp_path: Path) -> None:
     (root / "file").write_bytes(LARGE)
     client = make(f"http://127.0.0.1:{proxy.port}", attempts=2, connections=1)
     interrupted(client, proxy, tmp_path)
@@ -188,12 +180,8 @@ def test_what_has_changed_since_is_begun_again(
     assert left_in(tmp_path) == ["local"]
 
 
-@pytest.mark.parametrize(
-    "rubbish", [b"", b"x" * 100, b"\nportico-part 1 00000900", b"[]\nportico-part 1 00000002"]
-)
-def test_a_part_that_makes_no_sense_is_begun_again(
-    client: Client, root: Path, tmp_path: Path, rubbish: bytes
-) -> None:
+@pytest.mark.parametrize("rubbish", [b"", b"x" * 100, b"\nportico-part 1 00000900", b"[]\nportico-part 1 00000002"])
+def test_a_part_that_makes_no_sense_is_begun_again(client: Client, root: Path, tmp_path: Path, rubbish: bytes) -> None:
     (root / "file").write_bytes(LARGE)
     (tmp_path / ".local.portico-part").write_bytes(rubbish)
     client.download("/file", tmp_path / "local", resume=True)
@@ -281,9 +269,7 @@ def test_that_of_an_entry_gets_its_time(client: Client, root: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["n" * 255, "\u540d" * 85])
 @pytest.mark.parametrize("resume", [False, True])
-def test_a_name_as_long_as_can_be(
-    client: Client, root: Path, tmp_path: Path, name: str, resume: bool
-) -> None:
+def test_a_name_as_long_as_can_be(client: Client, root: Path, tmp_path: Path, name: str, resume: bool) -> None:
     (root / "file").write_bytes(LARGE)
     client.download("/file", tmp_path / name, resume=resume)
     assert left_in(tmp_path) == [name]

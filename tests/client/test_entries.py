@@ -44,9 +44,7 @@ def test_no_entry(item: Any) -> None:
         page_of({"content": [item], "nextCursor": None})
 
 
-@pytest.mark.parametrize(
-    "body", [5, [], {}, {"content": 5, "nextCursor": None}, {"content": [], "nextCursor": 5}]
-)
+@pytest.mark.parametrize("body", [5, [], {}, {"content": 5, "nextCursor": None}, {"content": [], "nextCursor": 5}])
 def test_no_page(body: Any) -> None:
     with pytest.raises(NotAGateway):
         page_of(body)

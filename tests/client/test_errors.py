@@ -16,9 +16,7 @@ def test_every_class_can_be_imported_from_the_client() -> None:
     import portico.client
 
     family = {
-        name
-        for name, value in vars(errors).items()
-        if isinstance(value, type) and issubclass(value, ClientError)
+        name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, ClientError)
     }
     assert family <= set(portico.client.__all__)
     assert all(hasattr(portico.client, name) for name in portico.client.__all__)
@@ -44,9 +42,7 @@ def test_what_a_problem_says() -> None:
         (301, None, NotAGateway, "not-a-gateway"),
     ],
 )
-def test_what_is_not_known_goes_by_its_status(
-    status: int, body: object, kind: type[ClientError], code: str
-) -> None:
+def test_what_is_not_known_goes_by_its_status(status: int, body: object, kind: type[ClientError], code: str) -> None:
     error = problem(status, {"x-request-id": "abc", "location": "https://there"}, body)
     assert (type(error), error.code, error.status, error.request_id) == (kind, code, status, "abc")
     assert error.detail

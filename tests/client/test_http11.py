@@ -60,9 +60,7 @@ def test_addresses(url: str, authority: str, prefix: str) -> None:
     assert head.startswith(f"GET {prefix}/x HTTP/1.1\r\nHost: {authority}\r\n".encode())
 
 
-@pytest.mark.parametrize(
-    "url", ["", "ftp://x", "https://", "https://a:b", "https://u:p@host", "https://h/?q"]
-)
+@pytest.mark.parametrize("url", ["", "ftp://x", "https://", "https://a:b", "https://u:p@host", "https://h/?q"])
 def test_addresses_that_are_none(url: str) -> None:
     with pytest.raises(Unreachable):
         Origin.of(url, None)

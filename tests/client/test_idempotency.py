@@ -6,15 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from portico.client import (
-    AlreadyExists,
-    Client,
-    NotFound,
-    OnConflict,
-    RequestRunning,
-    TransfersFailed,
-    Unavailable,
-)
+from portico.client import AlreadyExists, Client, NotFound, OnConflict, RequestRunning, TransfersFailed, Unavailable
 from portico.client.auth.backoff import Backoff
 from portico.client.http.effects import Sleep
 from portico.client.transfers import uploads
@@ -114,12 +106,7 @@ def test_of_a_batch_the_rest_has_another_key(proxied: Client, proxy: FaultProxy,
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("on_conflict", [None, "rename"])
 def test_a_file_that_changed_is_another_request(
-    proxied: Client,
-    proxy: FaultProxy,
-    root: Path,
-    tmp_path: Path,
-    on_conflict: OnConflict | None,
-    large: bool,
+    proxied: Client, proxy: FaultProxy, root: Path, tmp_path: Path, on_conflict: OnConflict | None, large: bool
 ) -> None:
     """Also if its size is the same."""
     size = len(LARGE) if large else 3
@@ -165,9 +152,7 @@ def test_one_file_of_a_batch_that_changed(
 ) -> None:
     """The others are found stored, by a user who may not replace them."""
     if "holder" not in gateway.command("user", "list"):
-        gateway.command(
-            "user", "add", "holder", "--rights", "list,upload", "--password-stdin", stdin="holder-password"
-        )
+        gateway.command("user", "add", "holder", "--rights", "list,upload", "--password-stdin", stdin="holder-password")
     client = make(f"http://127.0.0.1:{proxy.port}", username="holder", password="holder-password")
     client.login()
     locals_ = [tmp_path / name for name in ("one", "two")]

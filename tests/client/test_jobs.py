@@ -33,9 +33,7 @@ class Session:
 
 def run(*bodies: dict[str, Any], waiting: Waiting) -> Any:
     """The result of a change whose job looks like these, one after the other."""
-    replies = [
-        Response(202 if number == 0 else 200, {}, dumps(body).encode()) for number, body in enumerate(bodies)
-    ]
+    replies = [Response(202 if number == 0 else 200, {}, dumps(body).encode()) for number, body in enumerate(bodies)]
     operation = outcome(Session(), replies.pop(0), waiting)  # type: ignore[arg-type]
     answer = None
     try:
@@ -51,10 +49,7 @@ def test_progress_until_the_end() -> None:
     seen: list[Job] = []
     ended = BODY | {"state": "done", "result": "/b", "entriesTotal": 2, "entriesDone": 2}
     assert run(BODY, BODY, ended, waiting=Waiting(seen.append)).result == "/b"
-    assert [(job.state, job.entries_done, job.entries_total) for job in seen] == [
-        ("running", 1, None),
-        ("done", 2, 2),
-    ]
+    assert [(job.state, job.entries_done, job.entries_total) for job in seen] == [("running", 1, None), ("done", 2, 2)]
     job = run(BODY, waiting=Waiting(wait=False))
     assert job.is_running
     with pytest.raises(ProviderUnavailable, match="It is gone"):

@@ -5,13 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.client import (
-    AlreadyExists,
-    Client,
-    NotFound,
-    OnConflict,
-    ProviderUnavailable,
-)
+from portico.client import AlreadyExists, Client, NotFound, OnConflict, ProviderUnavailable
 
 from ..servers.proxy import Call, FaultProxy, Reply, Reset
 
@@ -29,11 +23,7 @@ def transfers(proxy: FaultProxy) -> int:
 @pytest.mark.parametrize("on_conflict", CONFLICTS)
 @pytest.mark.parametrize("act", [Client.move, Client.copy])
 def test_what_never_arrived_is_repeated(
-    proxied: Client,
-    proxy: FaultProxy,
-    root: Path,
-    act: Callable[..., None],
-    on_conflict: OnConflict | None,
+    proxied: Client, proxy: FaultProxy, root: Path, act: Callable[..., None], on_conflict: OnConflict | None
 ) -> None:
     (root / "old").touch()
     proxy.on(is_transfer, Reply(503, {}, b'{"code":"unavailable"}'), Reply(429))
@@ -45,11 +35,7 @@ def test_what_never_arrived_is_repeated(
 @pytest.mark.parametrize("on_conflict", [None, "replace", "fail"])
 @pytest.mark.parametrize("act", [Client.move, Client.copy])
 def test_what_was_not_begun_is_repeated(
-    proxied: Client,
-    proxy: FaultProxy,
-    root: Path,
-    act: Callable[..., None],
-    on_conflict: OnConflict | None,
+    proxied: Client, proxy: FaultProxy, root: Path, act: Callable[..., None], on_conflict: OnConflict | None
 ) -> None:
     """The request was sent, so only a check can tell."""
     (root / "old").touch()
@@ -69,9 +55,7 @@ def test_what_is_in_the_way_from_the_beginning_is_said(proxied: Client, root: Pa
 
 
 @pytest.mark.parametrize("act", ["move", "copy"])
-def test_half_a_transfer_is_not_taken_for_a_conflict(
-    proxied: Client, proxy: FaultProxy, root: Path, act: str
-) -> None:
+def test_half_a_transfer_is_not_taken_for_a_conflict(proxied: Client, proxy: FaultProxy, root: Path, act: str) -> None:
     (root / "old").touch()
     half = Reply(503, {}, b'{"code": "provider-unavailable", "detail": "2 of 5 files were moved."}')
     proxy.on(is_transfer, half, Reply(409, {}, b'{"code": "already-exists"}'))

@@ -58,11 +58,7 @@ STRANGE = [
     Reply(200, {}, b"[]"),
     Reply(200, {}, b'{"content": []}'),
     Reply(200, {}, b'{"content": [{"name": 1}]}'),
-    Reply(
-        200,
-        {},
-        b'{"content": [{"name": "..", "absolutePath": "/../x", "type": "REGULAR", "contentType": ""}]}',
-    ),
+    Reply(200, {}, b'{"content": [{"name": "..", "absolutePath": "/../x", "type": "REGULAR", "contentType": ""}]}'),
     Reply(204, {"Content-Location": "https://elsewhere/file"}),
     Reply(204, {"Content-Location": "/backend/1.0.0/filesystem/a/../b"}),
     Reply(204, {"Content-Location": "/backend/1.0.0/filesystem/%ff"}),
@@ -89,9 +85,7 @@ def test_a_gateway_that_says_it_in_a_header(through: Client, proxy: FaultProxy) 
     assert (entry.name, entry.path) == ("b (1)%", "/a/b (1)%")
 
 
-def test_verifying_looks_at_the_name_that_the_file_got(
-    through: Client, root: Path, proxy: FaultProxy
-) -> None:
+def test_verifying_looks_at_the_name_that_the_file_got(through: Client, root: Path, proxy: FaultProxy) -> None:
     (root / "file").write_bytes(b"longer")
     proxy.on(is_upload, Altered.body(_without_digest))
     through.upload(b"1", "/file", on_conflict="rename", verify=True)
@@ -107,10 +101,7 @@ def test_a_signed_receipt(client: Client, root: Path, tmp_path: Path) -> None:
     assert entry is not None
     assert entry.receipt is not None
     assert entry.receipt.count(".") == 2
-    assert (entry.etag, entry.last_modified) == (
-        client.head("/file").etag,
-        client.stat("/file").last_modified,
-    )
+    assert (entry.etag, entry.last_modified) == (client.head("/file").etag, client.stat("/file").last_modified)
     without = client.upload(b"2", "/file")
     assert without is not None
     assert (without.receipt, without.etag) == (None, client.head("/file").etag)

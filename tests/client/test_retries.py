@@ -95,9 +95,7 @@ def test_of_a_batch_only_the_rest_is_repeated(proxied: Client, proxy: FaultProxy
     bodies = watched(proxy)
     proxied.upload_all((b"x", f"/{number}") for number in range(5))
     assert {path.name for path in root.iterdir()} == {"2", "3", "4"}  # the proxy lied about the others
-    assert [body.count(b"filename") for body in bodies] == [
-        3
-    ]  # the first five never got further than the proxy
+    assert [body.count(b"filename") for body in bodies] == [3]  # the first five never got further than the proxy
 
 
 def watched(proxy: FaultProxy) -> list[bytes]:
@@ -114,9 +112,7 @@ def watched(proxy: FaultProxy) -> list[bytes]:
     return bodies
 
 
-def test_what_was_changed_since_is_read_again(
-    proxied: Client, proxy: FaultProxy, root: Path, tmp_path: Path
-) -> None:
+def test_what_was_changed_since_is_read_again(proxied: Client, proxy: FaultProxy, root: Path, tmp_path: Path) -> None:
     locals_ = [tmp_path / name for name in ("one", "two", "three")]
     for local in locals_:
         local.write_bytes(b"old")
@@ -133,13 +129,9 @@ def test_what_was_changed_since_is_read_again(
     assert [(root / name).read_bytes() for name in ("one", "three")] == [b"new", b"old"]
 
 
-def test_a_lost_answer_to_one_who_may_not_replace(
-    make: MakeClient, gateway: Gateway, proxy: FaultProxy
-) -> None:
+def test_a_lost_answer_to_one_who_may_not_replace(make: MakeClient, gateway: Gateway, proxy: FaultProxy) -> None:
     if "keeper" not in gateway.command("user", "list"):
-        gateway.command(
-            "user", "add", "keeper", "--rights", "list,upload", "--password-stdin", stdin="keeper-password"
-        )
+        gateway.command("user", "add", "keeper", "--rights", "list,upload", "--password-stdin", stdin="keeper-password")
     client = make(f"http://127.0.0.1:{proxy.port}", username="keeper", password="keeper-password")
     client.login()
     folder = f"/{uuid4().hex}"

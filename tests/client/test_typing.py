@@ -55,15 +55,7 @@ name: int = client.stat("/a").name
 
 def check(file: Path, program: str) -> "subprocess.CompletedProcess[str]":
     file.write_text(program)
-    arguments = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--cache-dir",
-        str(file.parent / "cache"),
-        str(file),
-    ]
+    arguments = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(file.parent / "cache"), str(file)]
     return subprocess.run(arguments, capture_output=True, text=True, check=False, cwd=Path.cwd())
 
 

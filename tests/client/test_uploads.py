@@ -56,15 +56,7 @@ def wound_on(content: bytes) -> io.BytesIO:
 @pytest.mark.parametrize("content", [b"", b"small", LARGE], ids=["empty", "small", "large"])
 @pytest.mark.parametrize(
     "source",
-    [
-        bytes,
-        bytearray,
-        memoryview,
-        io.BytesIO,
-        wound_on,
-        Pipe,
-        lambda content: [content[:9], b"", content[9:]],
-    ],
+    [bytes, bytearray, memoryview, io.BytesIO, wound_on, Pipe, lambda content: [content[:9], b"", content[9:]]],
 )
 def test_whatever_holds_bytes(client: Client, root: Path, source: Any, content: bytes) -> None:
     client.upload(source(content), "/new/folder/file.bin", verify=True)
@@ -100,10 +92,7 @@ def test_conflicts(client: Client, root: Path) -> None:
     with pytest.raises(AlreadyExists):
         client.upload(b"2", "/file.txt", on_conflict="fail")
     client.upload(b"3", "/file.txt", on_conflict="rename")
-    assert {path.name: path.read_bytes() for path in root.iterdir()} == {
-        "file.txt": b"1",
-        "file (1).txt": b"3",
-    }
+    assert {path.name: path.read_bytes() for path in root.iterdir()} == {"file.txt": b"1", "file (1).txt": b"3"}
     client.upload(b"4", "/file.txt", on_conflict="replace")
     assert (root / "file.txt").read_bytes() == b"4"
 
@@ -112,9 +101,7 @@ def test_conflicts(client: Client, root: Path) -> None:
 @pytest.mark.parametrize("size", [10, len(LARGE)], ids=["small", "large"])
 def test_a_refusal_is_heard(make: MakeClient, gateway: Gateway, size: int) -> None:
     if "reader" not in gateway.command("user", "list"):
-        gateway.command(
-            "user", "add", "reader", "--rights", "list", "--password-stdin", stdin="reader-password"
-        )
+        gateway.command("user", "add", "reader", "--rights", "list", "--password-stdin", stdin="reader-password")
     client = make(username="reader", password="reader-password")
     for source in (LARGE[:size], Pipe(LARGE[:size])):
         with pytest.raises(Forbidden) as refused:
@@ -362,9 +349,7 @@ def test_one_bad_file_does_not_hold_up_the_others(client: Client, root: Path, tm
 @both_clients
 def test_what_would_meet_all_others_ends_it(make: MakeClient, gateway: Gateway) -> None:
     if "reader" not in gateway.command("user", "list"):
-        gateway.command(
-            "user", "add", "reader", "--rights", "list", "--password-stdin", stdin="reader-password"
-        )
+        gateway.command("user", "add", "reader", "--rights", "list", "--password-stdin", stdin="reader-password")
     client = make(username="reader", password="reader-password")
     with pytest.raises(Forbidden):
         client.upload_all((b"", f"/{number}/file") for number in range(1000))

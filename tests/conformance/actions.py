@@ -26,9 +26,7 @@ async def pieces(content: bytes) -> AsyncIterator[bytes]:
         yield content[start : start + _PIECE]
 
 
-async def put(
-    drive: Drive, path: Path | str, content: bytes = b"", on_conflict: OnConflict | None = None
-) -> Entry:
+async def put(drive: Drive, path: Path | str, content: bytes = b"", on_conflict: OnConflict | None = None) -> Entry:
     where = at(path) if isinstance(path, str) else path
     return await drive.write(where, pieces(content), "application/octet-stream", on_conflict)
 

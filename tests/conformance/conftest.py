@@ -8,17 +8,7 @@ from portico.model.paths import Path
 from portico.model.rights import DEFAULT_RIGHTS
 from portico.providers.contract.provider import Provider
 
-from .harness import (
-    COSTLY,
-    KEY_STORES,
-    PROVIDERS,
-    ROOTS,
-    SECOND_LAYER,
-    THOROUGH,
-    VERSIONED,
-    Harness,
-    known_gap,
-)
+from .harness import COSTLY, KEY_STORES, PROVIDERS, ROOTS, SECOND_LAYER, THOROUGH, VERSIONED, Harness, known_gap
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -177,10 +177,7 @@ async def azure_files(_: pytest.FixtureRequest) -> AsyncIterator[Harness]:
 async def gcs(request: pytest.FixtureRequest, *, versioning: bool = False) -> AsyncIterator[Harness]:
     server = gcs_server()
     folder: Folder = request.getfixturevalue("tmp_path")
-    account = {
-        "endpoint-url": server.address,
-        "service-account-file": server.write_key_file(folder / "key.json"),
-    }
+    account = {"endpoint-url": server.address, "service-account-file": server.write_key_file(folder / "key.json")}
     buckets: list[str] = []
 
     async def make() -> Opener:
@@ -344,7 +341,7 @@ _NAMING = "https://learn.microsoft.com/rest/api/storageservices/naming-and-refer
 _AZURE_CASE = Refusal(InvalidPath, f"Azure Files compares names without case: {_NAMING}")
 
 SERVICE_LIMITS: Mapping[tuple[str, str], Refusal] = {
-    ("azure-files", "test_names_that_look_alike_are_different_names"): _AZURE_CASE,
+    ("azure-files", "test_names_that_look_alike_are_different_names"): _AZURE_CASE
 }
 """(provider, test) -> with which error the service itself forbids this, and where it says so."""
 

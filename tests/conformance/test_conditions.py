@@ -18,9 +18,7 @@ TARGET = at("docs/plan.txt")
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["small", "parts"])
-async def test_the_version_that_was_seen_is_replaced(
-    provider: Provider, harness: Harness, large: bool
-) -> None:
+async def test_the_version_that_was_seen_is_replaced(provider: Provider, harness: Harness, large: bool) -> None:
     content = noise(harness.part + 7 if large else 10)
     first = await provider.write(TARGET, pieces(b"first"), TYPE)
     second = await provider.write(TARGET, pieces(content), TYPE, WriteOptions(if_match=first.etag))
@@ -41,9 +39,7 @@ async def test_a_file_that_is_gone_is_not_made_again(provider: Provider) -> None
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["small", "parts"])
-async def test_a_change_while_the_content_arrives_is_noticed(
-    provider: Provider, harness: Harness, large: bool
-) -> None:
+async def test_a_change_while_the_content_arrives_is_noticed(provider: Provider, harness: Harness, large: bool) -> None:
     content = noise(harness.part + 7 if large else 10)
     first = await provider.write(TARGET, pieces(b"first"), TYPE)
     arriving, changed = asyncio.Event(), asyncio.Event()

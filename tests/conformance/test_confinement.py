@@ -150,9 +150,7 @@ async def test_no_path_leads_out(harness: Harness, whole: Drive, al: Drive, data
     everything = await tree(whole)
     canaries = {path for path, content in everything.items() if content == CANARY}
     assert canaries == {f"/{path}" for path in CANARIES}
-    assert {at(path).segments[0] for path in everything} == {at(path).segments[0] for path in CANARIES} | {
-        "al"
-    }
+    assert {at(path).segments[0] for path in everything} == {at(path).segments[0] for path in CANARIES} | {"al"}
     await refill(al)
 
 

@@ -247,9 +247,7 @@ async def test_a_write_tells_the_entry_that_is_listed(drive: Drive, harness: Har
     await put(drive, "f/file.txt", b"old")
     for size in (0, 3, harness.part + 1):
         reported = await put(drive, "f/file.txt", noise(size), OnConflict.RENAME)
-        (listed,) = [
-            entry for page in await walk(drive, "f") for entry in page if entry.name == reported.name
-        ]
+        (listed,) = [entry for page in await walk(drive, "f") for entry in page if entry.name == reported.name]
         assert (reported.name, reported.is_folder, reported.size) == (listed.name, False, size)
         assert listed.size == size
         assert reported.modified is not None

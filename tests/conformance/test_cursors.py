@@ -62,9 +62,7 @@ async def test_a_cursor_of_another_root(drive: Drive, provider: Provider, seal: 
     await refused(Drive(provider, at("two"), DEFAULT_RIGHTS, seal), "f", cursor)
 
 
-async def test_a_cursor_of_another_connection(
-    harness: Harness, root: Path, seal: CursorSeal, cursor: str
-) -> None:
+async def test_a_cursor_of_another_connection(harness: Harness, root: Path, seal: CursorSeal, cursor: str) -> None:
     other = await harness.open_other()
     drive = Drive(other, root, DEFAULT_RIGHTS, seal)
     await put(drive, "f/1")

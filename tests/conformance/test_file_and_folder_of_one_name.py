@@ -116,9 +116,7 @@ async def test_a_folder_that_is_listed_again_is_not_looked_up_again(
 
     monkeypatch.setattr(type(provider), "find", counted)
     for _ in range(3):
-        assert [
-            entry.name for entry in (await drive.list_page(at("folder"), 10, file_first=True)).entries
-        ] == ["file"]
+        assert [entry.name for entry in (await drive.list_page(at("folder"), 10, file_first=True)).entries] == ["file"]
     assert len(found) == 1
 
 

@@ -17,17 +17,7 @@ from portico.providers.contract.registry import open_provider, probe
 from portico.providers.multipart.parts import MIN_PART_BYTES
 from portico.providers.wire.transport import MAX_PAGE_BYTES
 
-from ..servers.hostile import (
-    BEHAVIOURS,
-    LISTENER,
-    Attack,
-    Behaviour,
-    Hostile,
-    Request,
-    Response,
-    Trap,
-    options,
-)
+from ..servers.hostile import BEHAVIOURS, LISTENER, Attack, Behaviour, Hostile, Request, Response, Trap, options
 from .actions import pieces
 
 MIB = 2**20
@@ -103,9 +93,7 @@ SILENT_SWEEPS = ("azure-blob", "gcs")
 
 
 @asynccontextmanager
-async def besieged(
-    kind: str, behaviour: Behaviour | None = None
-) -> AsyncIterator[tuple[Provider, Hostile, Trap]]:
+async def besieged(kind: str, behaviour: Behaviour | None = None) -> AsyncIterator[tuple[Provider, Hostile, Trap]]:
     async with Trap() as trap, Hostile(behaviour or BEHAVIOURS[kind], trap) as service:
         provider = open_provider(kind, options(kind, service.url))
         before = asyncio.all_tasks()
@@ -120,11 +108,7 @@ async def besieged(
 
 @pytest.fixture(autouse=True)
 def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {
-        "ACCESS_KEY_ID": "id",
-        "SECRET_ACCESS_KEY": "key",
-        "SESSION_TOKEN": SECRET_TOKEN,
-    }.items():
+    for name, value in {"ACCESS_KEY_ID": "id", "SECRET_ACCESS_KEY": "key", "SESSION_TOKEN": SECRET_TOKEN}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
     # Nobody has to wait between attempts.
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.001)
@@ -143,9 +127,7 @@ async def test_the_hostile_service_behaves_while_it_does_not_attack(kind: str) -
 
 @pytest.mark.parametrize("kind", BEHAVIOURS)
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.value)
-async def test_nothing_a_service_answers_leads_elsewhere_or_goes_on_for_ever(
-    kind: str, attack: Attack
-) -> None:
+async def test_nothing_a_service_answers_leads_elsewhere_or_goes_on_for_ever(kind: str, attack: Attack) -> None:
     async with besieged(kind) as (provider, service, trap):
         for operation in OPERATIONS:
             for since in count():

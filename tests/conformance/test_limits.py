@@ -17,9 +17,7 @@ LONGEST = 1024
 
 
 @pytest.mark.drive_alone
-async def test_what_is_made_may_be_so_deep_and_no_deeper(
-    provider: Provider, root: Path, drive: Drive
-) -> None:
+async def test_what_is_made_may_be_so_deep_and_no_deeper(provider: Provider, root: Path, drive: Drive) -> None:
     shallow = Drive(provider, root, drive._rights, drive._seal, path_depth=3)
     await shallow.check_target(at("a/b"))
     with pytest.raises(InvalidPath):  # a file in it would lie too deep

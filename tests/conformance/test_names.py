@@ -96,11 +96,6 @@ async def test_a_folder_and_a_file_whose_names_begin_alike(drive: Drive) -> None
 
 async def test_a_path_that_no_service_holds_is_reported_as_such(drive: Drive) -> None:
     endless = Path(("x" * 250,) * 20)
-    for work in (
-        drive.stat(endless),
-        drive.list_page(endless, 10),
-        drive.read(endless),
-        drive.delete(endless),
-    ):
+    for work in (drive.stat(endless), drive.list_page(endless, 10), drive.read(endless), drive.delete(endless)):
         with pytest.raises((InvalidPath, NotFound)):
             await work

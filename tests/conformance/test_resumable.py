@@ -57,12 +57,7 @@ class Row:
 
 
 async def begun(
-    provider: Provider,
-    path: Path = TARGET,
-    *,
-    size: int | None = None,
-    renamed: bool = False,
-    **options: Any,
+    provider: Provider, path: Path = TARGET, *, size: int | None = None, renamed: bool = False, **options: Any
 ) -> Row:
     chosen = WriteOptions(at_most=size, **options)
     return Row(await provider.begin_upload(path, TYPE, chosen, renamed=renamed))
@@ -150,9 +145,7 @@ async def test_small_requests_get_forward(provider: Provider, harness: Harness) 
     assert await stored(provider) == content
 
 
-async def test_a_process_that_is_killed_at_any_save_loses_nothing(
-    provider: Provider, harness: Harness
-) -> None:
+async def test_a_process_that_is_killed_at_any_save_loses_nothing(provider: Provider, harness: Harness) -> None:
     content = noise(2 * harness.part + 1000)
     for killed_at in range(1, 100):
         path = at(f"kills/{killed_at}")
@@ -191,9 +184,7 @@ async def test_what_arrived_before_a_cut_is_kept(provider: Provider, harness: Ha
     assert await stored(provider) == content
 
 
-async def test_nothing_is_written_after_the_upload_was_taken_over(
-    provider: Provider, harness: Harness
-) -> None:
+async def test_nothing_is_written_after_the_upload_was_taken_over(provider: Provider, harness: Harness) -> None:
     content = noise(3 * harness.part)
     row = await begun(provider, size=len(content))
     await sent(row, content[:1000], 1000)
@@ -272,9 +263,7 @@ async def test_a_target_that_can_never_be_written_is_refused_at_once(provider: P
 
 
 @pytest.mark.parametrize("size", [10, None], ids=["small", "parts"])
-async def test_another_name_is_chosen_at_the_end(
-    provider: Provider, harness: Harness, size: int | None
-) -> None:
+async def test_another_name_is_chosen_at_the_end(provider: Provider, harness: Harness, size: int | None) -> None:
     content = noise(size or harness.part + 10)
     row = await begun(provider, replace=False, renamed=True)
     await sent(row, content, len(content))

@@ -27,10 +27,7 @@ ACTIONS: dict[str, tuple[set[Right], Action]] = {
     "make-folder": ({UPLOAD}, lambda drive: drive.make_folder(at("new"))),
     "copy": ({DOWNLOAD, UPLOAD}, lambda drive: drive.copy(at("file"), at("new"))),
     "copy-folder": ({DOWNLOAD, UPLOAD}, lambda drive: drive.copy(at("folder"), at("new"))),
-    "copy-rename": (
-        {DOWNLOAD, UPLOAD},
-        lambda drive: drive.copy(at("file"), at("other"), OnConflict.RENAME),
-    ),
+    "copy-rename": ({DOWNLOAD, UPLOAD}, lambda drive: drive.copy(at("file"), at("other"), OnConflict.RENAME)),
     "copy-replace": (
         {DOWNLOAD, UPLOAD, OVERWRITE},
         lambda drive: drive.copy(at("file"), at("other"), OnConflict.REPLACE),
@@ -55,12 +52,7 @@ async def before(drive: Drive) -> dict[str, bytes | None]:
 @pytest.mark.drive_alone
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_every_right_counts(
-    drive: Drive,
-    provider: Provider,
-    root: Path,
-    seal: CursorSeal,
-    before: dict[str, bytes | None],
-    action: str,
+    drive: Drive, provider: Provider, root: Path, seal: CursorSeal, before: dict[str, bytes | None], action: str
 ) -> None:
     needed, act = ACTIONS[action]
     for right in needed:

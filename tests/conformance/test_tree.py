@@ -87,9 +87,7 @@ async def test_delete_an_empty_folder(drive: Drive) -> None:
         assert not await exists(drive, "a/b")
 
 
-async def test_a_folder_with_content_goes_only_as_a_whole(
-    drive: Drive, before: dict[str, bytes | None]
-) -> None:
+async def test_a_folder_with_content_goes_only_as_a_whole(drive: Drive, before: dict[str, bytes | None]) -> None:
     with pytest.raises(FolderNotEmpty):
         await drive.delete(at("a"))
     assert await tree(drive) == before
@@ -160,9 +158,7 @@ async def test_a_file_replaces_a_file(drive: Drive, before: dict[str, bytes | No
 
 
 @pytest.mark.parametrize("how", TRANSFERS)
-async def test_a_folder_is_merged_into_a_folder(
-    drive: Drive, before: dict[str, bytes | None], how: str
-) -> None:
+async def test_a_folder_is_merged_into_a_folder(drive: Drive, before: dict[str, bytes | None], how: str) -> None:
     assert await transfer(drive, how, "a", "other") == "/other"
     expected = before | {"/other/1": b"a1", "/other/b": None, "/other/b/2": b"ab2", "/other/empty": None}
     assert await tree(drive) == {path: data for path, data in expected.items() if kept(path, how, "/a")}
@@ -200,9 +196,7 @@ async def test_a_copy_beside_itself_takes_another_name(drive: Drive, before: dic
     }
 
 
-async def test_a_file_and_a_folder_never_replace_each_other(
-    drive: Drive, before: dict[str, bytes | None]
-) -> None:
+async def test_a_file_and_a_folder_never_replace_each_other(drive: Drive, before: dict[str, bytes | None]) -> None:
     for how in TRANSFERS:
         with pytest.raises(IsAFolder):
             await transfer(drive, how, "file", "a")

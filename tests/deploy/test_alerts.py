@@ -77,17 +77,9 @@ def test_the_values(gateway: Scraped) -> None:
     assert first.value("portico_uploads_unfinished") == 0
     assert first.value("portico_certificate_expiry_timestamp_seconds") > time.time() + 86400
     place = r'\{connection="local"\}'
-    assert (
-        0
-        < first.value(f"portico_storage_free_bytes{place}")
-        < first.value(f"portico_storage_size_bytes{place}")
-    )
+    assert 0 < first.value(f"portico_storage_free_bytes{place}") < first.value(f"portico_storage_size_bytes{place}")
     assert 0 < first.value("portico_home_free_bytes") < first.value("portico_home_size_bytes")
-    assert (
-        0
-        <= first.value("portico_database_connections_in_use")
-        <= first.value("portico_database_connections_max")
-    )
+    assert 0 <= first.value("portico_database_connections_in_use") <= first.value("portico_database_connections_max")
     assert first.value(r'portico_sweeps_failed_total\{sweep="uploads"\}') == 0
 
 

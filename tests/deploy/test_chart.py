@@ -19,9 +19,7 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 VALUES: dict[str, Any] = parsed("helm/portico/values.yaml")
 TEMPLATES = {file.name: file.read_text() for file in (CHART / "templates").iterdir()}
 GUIDE = (CHECKOUT / "docs" / "deploy.md").read_text()
-INSTALLATIONS = [
-    line for line in GUIDE.replace("\\\n", " ").splitlines() if re.match(r"\s*helm install ", line)
-]
+INSTALLATIONS = [line for line in GUIDE.replace("\\\n", " ").splitlines() if re.match(r"\s*helm install ", line)]
 
 
 def test_the_values_fit_their_schema() -> None:
@@ -168,9 +166,7 @@ def test_volumes_and_certificates_of_your_own_are_mounted() -> None:
     pod = TEMPLATES["_helpers.tpl"]
     for name, indent in (("extraVolumeMounts", 8), ("extraVolumes", 4)):
         assert f"{{{{- with .Values.{name} }}}}" in pod
-        assert re.search(rf"with \.Values\.{name} }}}}\n\s+{{{{- toYaml \. \| nindent {indent} }}}}", pod), (
-            name
-        )
+        assert re.search(rf"with \.Values\.{name} }}}}\n\s+{{{{- toYaml \. \| nindent {indent} }}}}", pod), name
     for variable in ("SSL_CERT_FILE", "AWS_CA_BUNDLE", "PGSSLROOTCERT"):
         assert f"- name: {variable}\n          value: /run/secrets/ca/ca.crt" in pod
 

@@ -27,13 +27,7 @@ def series() -> dict[str, set[str]]:
     """The name of every series as Prometheus reads it, with its labels."""
     found: dict[str, set[str]] = {}
     for name, family in FAMILIES.items():
-        kinds = (
-            ("_bucket", "_count", "_sum")
-            if family.buckets
-            else ("_total",)
-            if family.kind == "counter"
-            else ("",)
-        )
+        kinds = ("_bucket", "_count", "_sum") if family.buckets else ("_total",) if family.kind == "counter" else ("",)
         for kind in kinds:
             found[name + kind] = set(family.labels)
     return found

@@ -56,9 +56,7 @@ def test_the_unit_is_confined() -> None:
 
 def test_the_admin_command_can_be_run() -> None:
     assert (DEPLOY / "systemd" / "portico-admin").stat().st_mode & 0o111
-    assert text("systemd/portico-admin").startswith(
-        f"#!{Path(UNIT['ExecStart'].split()[0]).parent}/python -I\n"
-    )
+    assert text("systemd/portico-admin").startswith(f"#!{Path(UNIT['ExecStart'].split()[0]).parent}/python -I\n")
 
 
 def ran_admin(etc: Path, home: Path, program: str, *words: str) -> str:
@@ -67,9 +65,7 @@ def ran_admin(etc: Path, home: Path, program: str, *words: str) -> str:
     replaced = {
         '"/etc/portico"': repr(str(etc)),
         '"/var/lib/portico"': repr(str(home)),
-        '["runuser", "-u", "portico", "--", "/opt/portico/bin/portico"]': repr(
-            [sys.executable, "-c", program]
-        ),
+        '["runuser", "-u", "portico", "--", "/opt/portico/bin/portico"]': repr([sys.executable, "-c", program]),
     }
     for there, here in replaced.items():
         assert there in script
@@ -89,9 +85,7 @@ def test_the_admin_command_works_before_the_first_start(tmp_path: Path) -> None:
 
 def test_the_admin_command_has_the_settings_and_the_key(tmp_path: Path) -> None:
     """Whatever the password looks like: no shell reads the file."""
-    (tmp_path / "environment").write_text(
-        'PORTICO_DATABASE_URL="postgresql://p:a$b`c d@h/n"\nAWS_PROFILE=x $y\n'
-    )
+    (tmp_path / "environment").write_text('PORTICO_DATABASE_URL="postgresql://p:a$b`c d@h/n"\nAWS_PROFILE=x $y\n')
     (tmp_path / "secret.key").write_text("the key\n")
     shown = ["PORTICO_DATABASE_URL", "AWS_PROFILE", "PORTICO_HOME", "PORTICO_SECRET_KEY"]
     show = f"import os, sys; print([os.environ[name] for name in {shown}], os.getcwd(), sys.argv[1:])"

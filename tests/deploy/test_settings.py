@@ -17,9 +17,7 @@ FILES = sorted(file for file in DEPLOY.rglob("*") if file.is_file() and file.suf
 def test_variables_are_known(file: Path) -> None:
     names = {variable(key) for key in KEYS}
     used = set(re.findall(r"\bPORTICO_[A-Z_]+[A-Z]\b", file.read_text()))
-    assert not {
-        name for name in used if name.removesuffix("_FILE") not in names and not NOT_SETTINGS.fullmatch(name)
-    }
+    assert not {name for name in used if name.removesuffix("_FILE") not in names and not NOT_SETTINGS.fullmatch(name)}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(DEPLOY)))

@@ -10,9 +10,6 @@ from portico.store.trash import DELETED, MOVING, Trashed
 
 def test_no_id_of_the_trash_is_in_an_error() -> None:
     record = Trashed("0123abcd", "c", "/w/f", False, 1, DELETED, MOVING, "alice", 0, 1)
-    with (
-        pytest.raises(Exception, match="'f' already exists") as caught,
-        named_as_it_was(record, Path(("f",))),
-    ):
+    with pytest.raises(Exception, match="'f' already exists") as caught, named_as_it_was(record, Path(("f",))):
         raise already_exists(record.id)
     assert record.id not in f"{caught.value} {caught.value.args}"

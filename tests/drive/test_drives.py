@@ -53,9 +53,7 @@ def asked(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> list[str
     return names
 
 
-async def test_many_at_once_look_a_connection_up_once(
-    pool: ConnectionPool, alice: User, asked: list[str]
-) -> None:
+async def test_many_at_once_look_a_connection_up_once(pool: ConnectionPool, alice: User, asked: list[str]) -> None:
     found = await asyncio.gather(*(pool.of(alice) for _ in range(100)))
     assert asked == ["local"]
     assert len({id(drive._provider) for drive in found}) == 1
@@ -247,11 +245,7 @@ async def test_the_first_who_opens_a_folder_decides_which_it_is(
 
 
 async def test_a_folder_that_cannot_be_written_works_without_a_volume_id(
-    pool: ConnectionPool,
-    connections: Connections,
-    alice: User,
-    tmp_path: pathlib.Path,
-    monkeypatch: pytest.MonkeyPatch,
+    pool: ConnectionPool, connections: Connections, alice: User, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(folder: int) -> None:
         raise OSError(errno.EROFS, "read-only")
@@ -263,10 +257,7 @@ async def test_a_folder_that_cannot_be_written_works_without_a_volume_id(
 
 
 async def test_a_sweep_that_never_ends_holds_up_no_other(
-    pool: ConnectionPool,
-    connections: Connections,
-    tmp_path: pathlib.Path,
-    monkeypatch: pytest.MonkeyPatch,
+    pool: ConnectionPool, connections: Connections, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("broken", "endless", "last"):
         (tmp_path / name).mkdir()
@@ -334,9 +325,7 @@ async def test_why_a_connection_is_not_swept_is_logged_once(
             fails = outcome
             await pool.sweep()
             # Another sweep, which fails all the time.
-            pool.not_swept(
-                "refused", "trash-not-swept", ProviderRefused("It refuses.", cause="no credentials")
-            )
+            pool.not_swept("refused", "trash-not-swept", ProviderRefused("It refuses.", cause="no credentials"))
     logged = [line["event"] for line in lines if line.get("connection") == "refused"]
     assert logged == ["sweep-failed", "trash-not-swept", "sweep-failed"]
 
@@ -356,8 +345,7 @@ async def test_each_sweep_goes_its_own_round(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("portico.server.composition.FIRST_RUN_SECONDS", 0.01)
     timeout = asyncio.timeout
     monkeypatch.setattr(
-        "portico.server.composition.asyncio.timeout",
-        lambda seconds: timeout(seconds if seconds == 0.01 else None),
+        "portico.server.composition.asyncio.timeout", lambda seconds: timeout(seconds if seconds == 0.01 else None)
     )
     sweeps = {"endless": Endless().sweep, "one": Quick().sweep, "two": Quick().sweep}
     async with _sweeping(Metrics(), sweeps):
@@ -366,10 +354,7 @@ async def test_each_sweep_goes_its_own_round(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_connections_that_do_not_work_are_noticed(
-    pool: ConnectionPool,
-    connections: Connections,
-    tmp_path: pathlib.Path,
-    monkeypatch: pytest.MonkeyPatch,
+    pool: ConnectionPool, connections: Connections, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "files"
     place.mkdir()

@@ -114,10 +114,7 @@ async def test_two_nodes_never_claim_the_same_name(database: Database) -> None:
     nodes = [NameClaims("bucket", Leases(database, node)) for node in ("one", "two")]
     async with AsyncExitStack() as stack:
         names = await asyncio.gather(
-            *(
-                stack.enter_async_context(free_name(claims, ROOT, SCAN, store.is_free))
-                for claims in nodes * 10
-            )
+            *(stack.enter_async_context(free_name(claims, ROOT, SCAN, store.is_free)) for claims in nodes * 10)
         )
         assert len({free.path.name for free in names}) == 20
     assert await database.fetch(select(leases)) == []

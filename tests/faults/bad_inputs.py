@@ -31,11 +31,7 @@ class Bad:
 
 
 def _login(fields: Mapping[str, str] | bytes | str, *headers: str, target: str = "/backend/login") -> Bad:
-    body = (
-        fields
-        if isinstance(fields, bytes)
-        else (fields if isinstance(fields, str) else urlencode(fields)).encode()
-    )
+    body = fields if isinstance(fields, bytes) else (fields if isinstance(fields, str) else urlencode(fields)).encode()
     chosen = headers or ("Content-Type: application/x-www-form-urlencoded",)
 
     def request(who: Stranger) -> bytes:
@@ -73,10 +69,7 @@ LOGIN: dict[str, Bad] = {
     "multipart body": _login(form("a", b"x"), MULTIPART.strip()),
     "no content type": _login(urlencode(GOOD), "X-Nothing: 1"),
     "content-coded body": _login(
-        GOOD,
-        "Content-Type: application/x-www-form-urlencoded",
-        "Content-Encoding: identity",
-        "Content-Encoding: gzip",
+        GOOD, "Content-Type: application/x-www-form-urlencoded", "Content-Encoding: identity", "Content-Encoding: gzip"
     ),
     "password of 1 MiB": _login({**GOOD, "password": "x" * MIB}),
     "password of 2 KiB": _with(_login({**GOOD, "password": "x" * 2048}), 400, "invalid_grant"),
@@ -128,11 +121,7 @@ TOKEN: dict[str, Bad] = {
 
 def _path(raw: str | bytes, status: int = 400, code: str = "invalid-path") -> Bad:
     target = raw if isinstance(raw, bytes) else raw.encode("latin-1")
-    return Bad(
-        lambda who: get(f"{FILES}/@", who.token).replace(b"/@ HTTP", b"/" + target + b" HTTP", 1),
-        status,
-        code,
-    )
+    return Bad(lambda who: get(f"{FILES}/@", who.token).replace(b"/@ HTTP", b"/" + target + b" HTTP", 1), status, code)
 
 
 PATH: dict[str, Bad] = {
@@ -170,9 +159,7 @@ PATH: dict[str, Bad] = {
 
 
 def _query(query: str, code: str = "invalid-request", folder: str = "") -> Bad:
-    return Bad(
-        lambda who: get(f"{FILES}/{folder}?{query.replace('CURSOR', who.cursor)}", who.token), 400, code
-    )
+    return Bad(lambda who: get(f"{FILES}/{folder}?{query.replace('CURSOR', who.cursor)}", who.token), 400, code)
 
 
 QUERY: dict[str, Bad] = {
@@ -202,9 +189,7 @@ def _upload(body: bytes, status: int = 400, code: str = "invalid-request", *head
 def _typed(content_type: str, status: int = 400, code: str = "invalid-request", body: bytes = b"") -> Bad:
     length = f"Content-Length: {len(body)}"
     return Bad(
-        lambda who: head("POST", f"{FILES}/", who.token, f"Content-Type: {content_type}", length) + body,
-        status,
-        code,
+        lambda who: head("POST", f"{FILES}/", who.token, f"Content-Type: {content_type}", length) + body, status, code
     )
 
 
@@ -239,20 +224,14 @@ MULTIPARTS: dict[str, Bad] = {
     "another multipart": _typed("multipart/mixed; boundary=b", 415, "unsupported-media-type"),
     "content-coded": _upload(form("a", b"x"), 415, "unsupported-media-type", "Content-Encoding: gzip"),
     "content-coded behind a plain coding": _upload(
-        form("a", b"x"),
-        415,
-        "unsupported-media-type",
-        "Content-Encoding: identity",
-        "Content-Encoding: gzip",
+        form("a", b"x"), 415, "unsupported-media-type", "Content-Encoding: identity", "Content-Encoding: gzip"
     ),
     "content-coded twice in a line": _upload(
         form("a", b"x"), 415, "unsupported-media-type", "Content-Encoding: identity, gzip"
     ),
     "two content types": _upload(form("a", b"x"), 400, "invalid-request", "Content-Type: text/plain"),
     "a plain field": _named('name="data"'),
-    "a huge plain field": _upload(
-        _OPEN + b'Content-Disposition: form-data; name="x"\r\n\r\n' + b"x" * 8 * MIB
-    ),
+    "a huge plain field": _upload(_OPEN + b'Content-Disposition: form-data; name="x"\r\n\r\n' + b"x" * 8 * MIB),
     "another name": _named('name="other"; filename="a"'),
     "filename with a slash": _named('name="data"; filename="a/b"', 400, "invalid-path"),
     "filename with a backslash": _named('name="data"; filename="..\\\\b"', 400, "invalid-path"),
@@ -288,9 +267,7 @@ def _raw(request: bytes, status: int, code: str = "") -> Bad:
 
 
 def _framed(*lines: str, body: bytes, status: int = 400, code: str = "") -> Bad:
-    return Bad(
-        lambda who: head("POST", f"{FILES}/", who.token, MULTIPART.strip(), *lines) + body, status, code
-    )
+    return Bad(lambda who: head("POST", f"{FILES}/", who.token, MULTIPART.strip(), *lines) + body, status, code)
 
 
 def _conditional(*lines: str) -> Bad:
@@ -307,9 +284,7 @@ HTTP: dict[str, Bad] = {
     "10,000 headers": _raw(_LINES + b"X: 1\r\n" * 10_000 + b"\r\n", 431),
     "no host": _raw(b"GET /healthz HTTP/1.1\r\n\r\n", 400, "invalid-request"),
     "two hosts": _raw(_LINES + b"Host: b\r\n\r\n", 400, "invalid-request"),
-    "another coding before chunked": _framed(
-        "Transfer-Encoding: gzip, chunked", body=_CHUNKED, code="invalid-request"
-    ),
+    "another coding before chunked": _framed("Transfer-Encoding: gzip, chunked", body=_CHUNKED, code="invalid-request"),
     "two transfer codings": _framed("Transfer-Encoding: x", _TE, body=_CHUNKED, code="invalid-request"),
     "bare CR": _raw(_LINES + b"X: a\rY: b\r\n\r\n", 400),
     "nul in a header": _raw(_LINES + b"X: a\0b\r\n\r\n", 400),

@@ -15,10 +15,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     gateways: list[Gateway] = []
 
     def begin(
-        *flags: str,
-        tls: bool = False,
-        settings: dict[str, str] | None = None,
-        copy_of: Path | None = None,
+        *flags: str, tls: bool = False, settings: dict[str, str] | None = None, copy_of: Path | None = None
     ) -> Gateway:
         """With `copy_of`, on a copy of that home."""
         home = tmp_path / f"gateway-{len(gateways)}" / "home"

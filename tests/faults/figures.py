@@ -78,10 +78,5 @@ def none_of(what: str, tried: int, wrong: list[str], cause: str = "") -> Figure:
 
 def at_most(what: str, limit: Value, found: Value, unit: str, cause: str = "") -> Figure:
     return Figure(
-        what,
-        f"≤ {limit:g} {unit}",
-        f"{found:.3g} {unit}",
-        found <= limit,
-        timed=unit in ("s", "ms"),
-        cause=cause,
+        what, f"≤ {limit:g} {unit}", f"{found:.3g} {unit}", found <= limit, timed=unit in ("s", "ms"), cause=cause
     )

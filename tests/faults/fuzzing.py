@@ -77,9 +77,7 @@ def _whole_form(random: Random) -> bytes:
     parts = []
     for number in range(random.randint(1, 4)):
         content = b"".join(
-            random.choices(
-                (b"x", b"\r", b"\n", b"\r\n", b"--", b"\r\n--", b"\0", b"b" * 50), k=random.randint(0, 8)
-            )
+            random.choices((b"x", b"\r", b"\n", b"\r\n", b"--", b"\r\n--", b"\0", b"b" * 50), k=random.randint(0, 8))
         )
         parts.append(b'--b\r\n%bname="data"; filename="f%d"\r\n\r\n%b\r\n' % (_HEADER, number, content))
     return b"".join(parts) + b"--b--\r\n"
@@ -181,11 +179,7 @@ def _raw_paths(random: Random, cases: int) -> Iterator[bytes]:
             yield random.randbytes(random.randint(0, 12))
         elif random.random() < 0.3:
             text = "".join(
-                chr(
-                    random.choice(
-                        (random.randrange(0x80), random.randrange(0x3000), random.randrange(0xD800))
-                    )
-                )
+                chr(random.choice((random.randrange(0x80), random.randrange(0x3000), random.randrange(0xD800))))
                 for _ in range(random.randint(1, 6))
             )
             yield b"".join(b"%%%02x" % byte for byte in text.encode())

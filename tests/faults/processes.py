@@ -401,14 +401,7 @@ class GcsStorage(Storage):
 
 STORAGES: Mapping[str, type[Storage]] = {
     storage.kind: storage
-    for storage in (
-        LocalStorage,
-        S3Storage,
-        SwiftStorage,
-        AzureBlobStorage,
-        AzureFilesStorage,
-        GcsStorage,
-    )
+    for storage in (LocalStorage, S3Storage, SwiftStorage, AzureBlobStorage, AzureFilesStorage, GcsStorage)
 }
 
 

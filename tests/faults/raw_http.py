@@ -65,9 +65,7 @@ class Wire:
         limit = receive_buffer or 2**16
         try:
             await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
-            return cls(
-                *await asyncio.open_connection(sock=connection, ssl=tls, server_hostname=name, limit=limit)
-            )
+            return cls(*await asyncio.open_connection(sock=connection, ssl=tls, server_hostname=name, limit=limit))
         except BaseException:  # a cancellation too
             connection.close()
             raise

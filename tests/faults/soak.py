@@ -21,33 +21,24 @@ _PROBLEM = re.compile('"level":"(warning|error)"|"status":5|Traceback')
 def main(arguments: list[str]) -> int:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # the S3 server has a line for every call
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # and the trickle, for every byte that nobody takes
-    parser = argparse.ArgumentParser(
-        prog="soak", description=f"The promises at full length: {', '.join(LINES)}."
-    )
+    parser = argparse.ArgumentParser(prog="soak", description=f"The promises at full length: {', '.join(LINES)}.")
     parser.add_argument("--short", action="store_true", help="as briefly as the tests run them")
     parser.add_argument("--requests", type=int, default=0, help="how many the lines 'steady' make")
-    parser.add_argument(
-        "wanted", nargs="*", metavar="NAME", help="every line that begins with it; all by default"
-    )
+    parser.add_argument("wanted", nargs="*", metavar="NAME", help="every line that begins with it; all by default")
     given = parser.parse_args(arguments)
     short, wanted = given.short, given.wanted
     if unknown := [name for name in wanted if not any(line.startswith(name) for line in LINES)]:
         print(f"There is no line {', '.join(unknown)}; there are: {', '.join(LINES)}", file=sys.stderr)
         return 2
     chosen = {
-        name: line
-        for name, line in LINES.items()
-        if not wanted or any(name.startswith(prefix) for prefix in wanted)
+        name: line for name, line in LINES.items() if not wanted or any(name.startswith(prefix) for prefix in wanted)
     }
     missed: list[tuple[str, Figure]] = []
     began = time.monotonic()
     for name, line in chosen.items():
         with tempfile.TemporaryDirectory(prefix="portico-soak-", ignore_cleanup_errors=True) as folder:
             effort = Effort(
-                not short,
-                Path(folder),
-                say=lambda words: print(f"    … {words}", flush=True),
-                requests=given.requests,
+                not short, Path(folder), say=lambda words: print(f"    … {words}", flush=True), requests=given.requests
             )
             start = time.monotonic()
             try:

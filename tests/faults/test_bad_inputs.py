@@ -49,9 +49,7 @@ async def tried(gateway: TunedGateway, stranger: Stranger, bad: Bad) -> Answer:
 
 
 CASES = [
-    pytest.param(bad, id=f"{group}-{name}")
-    for group, bads in NOTHING_STORED.items()
-    for name, bad in bads.items()
+    pytest.param(bad, id=f"{group}-{name}") for group, bads in NOTHING_STORED.items() for name, bad in bads.items()
 ]
 
 
@@ -74,10 +72,7 @@ async def test_bad_input_after_a_whole_file(gateway: TunedGateway, stranger: Str
 
 @pytest.mark.parametrize(
     "bad",
-    [
-        pytest.param(bad, id=name, marks=pytest.mark.xfail(strict=True, reason=why))
-        for name, (bad, why) in GAPS.items()
-    ],
+    [pytest.param(bad, id=name, marks=pytest.mark.xfail(strict=True, reason=why)) for name, (bad, why) in GAPS.items()],
 )
 async def test_known_gap(gateway: TunedGateway, stranger: Stranger, bad: Bad) -> None:
     answer = await tried(gateway, stranger, bad)
@@ -88,9 +83,7 @@ async def test_known_gap(gateway: TunedGateway, stranger: Stranger, bad: Bad) ->
 async def test_a_length_beyond_the_body(gateway: TunedGateway, stranger: Stranger) -> None:
     """The file had ended, so it is stored; the request had not, so it fails."""
     wire = await gateway.wire()
-    await wire.send(
-        post(stranger.token, form("a", b"x")).replace(b"Content-Length: ", b"Content-Length: 1", 1)
-    )
+    await wire.send(post(stranger.token, form("a", b"x")).replace(b"Content-Length: ", b"Content-Length: 1", 1))
     wire.half_close()
     answer = await wire.answer()
     assert (answer.status, answer.code, answer.json()["stored"]) == (400, "invalid-request", ["a"])

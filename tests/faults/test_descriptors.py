@@ -53,8 +53,7 @@ async def _put(gateway: TunedGateway, name: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("descriptors", "connections"),
-    [(64, 8), (256, 64), (1024, 448), (65_536, 4096), (10**6, 4096)],
+    ("descriptors", "connections"), [(64, 8), (256, 64), (1024, 448), (65_536, 4096), (10**6, 4096)]
 )
 def test_connections_leave_descriptors_for_files(descriptors: int, connections: int) -> None:
     assert connections_within(4096, descriptors) == connections

@@ -112,11 +112,7 @@ def test_a_damaged_volume_id_is_not_ready(start: Start) -> None:
     file.symlink_to(gateway.home / "kept")
     wait_until(lambda: "damaged volume id" in readiness(gateway).text, "the link is noticed")
     with gateway.signed_in() as client:
-        for answer in (
-            client.get(f"{FILES}/"),
-            client.get(f"{FILES}/a.txt"),
-            client.delete(f"{FILES}/a.txt"),
-        ):
+        for answer in (client.get(f"{FILES}/"), client.get(f"{FILES}/a.txt"), client.delete(f"{FILES}/a.txt")):
             assert (answer.status_code, answer.json()["code"]) == (503, "provider-unavailable")
     assert upload(gateway, "b.txt") == 503
     facts = json.loads(gateway.command("connection", "list", "--json"))
@@ -145,9 +141,7 @@ def test_one_missing_folder_of_several_takes_nobody_else_down(start: Start, tmp_
     folder = tmp_path / "archive"
     folder.mkdir()
     gateway.command("connection", "add", "archive", "--kind", "local", "--option", f"folder={folder}")
-    gateway.command(
-        "user", "add", "ann", "--connection", "archive", "--password-stdin", stdin="correct horse"
-    )
+    gateway.command("user", "add", "ann", "--connection", "archive", "--password-stdin", stdin="correct horse")
     shutil.rmtree(folder)
     assert readiness(gateway).status_code == 200
     assert upload(gateway, "a.txt") == 204

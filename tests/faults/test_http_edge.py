@@ -159,9 +159,7 @@ async def test_a_client_that_closes_its_side_behind_the_request_gets_an_answer(g
         await wire.close()
 
 
-async def test_a_client_that_closes_its_side_in_the_middle_of_a_body_gets_an_answer(
-    gateway: TunedGateway,
-) -> None:
+async def test_a_client_that_closes_its_side_in_the_middle_of_a_body_gets_an_answer(gateway: TunedGateway) -> None:
     wire = await gateway.wire()
     await wire.send(post(gateway.token, form("cut", bytes(2**20)))[:-100])
     wire.half_close()
@@ -218,9 +216,7 @@ def crowded(folder: Path, **settings: str) -> TunedGateway:
     """A gateway that is patient with unfinished requests, but takes few of them from one address."""
     limit = {"PORTICO_SERVER_MAX_CONNECTIONS_PER_ADDRESS": str(MOST)}
     gateway = TunedGateway(
-        folder / "home",
-        environment=limit | settings,
-        constants={"portico.server.processes.HEADER_TIMEOUT_MS": 600_000},
+        folder / "home", environment=limit | settings, constants={"portico.server.processes.HEADER_TIMEOUT_MS": 600_000}
     )
     gateway.begin()
     return gateway
@@ -360,9 +356,7 @@ async def test_plain_words_on_a_tls_port_get_no_answer(secure: TunedGateway) -> 
 @pytest.mark.parametrize(
     "lines", list(permutations(("Content-Length: 5", "Transfer-Encoding: chunked"))), ids=["first", "last"]
 )
-async def test_length_and_transfer_coding_end_the_connection(
-    gateway: TunedGateway, lines: tuple[str, str]
-) -> None:
+async def test_length_and_transfer_coding_end_the_connection(gateway: TunedGateway, lines: tuple[str, str]) -> None:
     """The server goes by the chunks; what follows them is never read as another request."""
     wire = await gateway.wire()
     hidden = get("/healthz")

@@ -61,10 +61,7 @@ def uploading(on_conflict: str) -> Send:
     def send(client: httpx2.Client, headers: dict[str, str]) -> httpx2.Response:
         content = b"x" * 10**6
         return client.post(
-            f"{FILES}/",
-            headers=headers,
-            params={"onConflict": on_conflict},
-            files={"data": ("new.bin", content)},
+            f"{FILES}/", headers=headers, params={"onConflict": on_conflict}, files={"data": ("new.bin", content)}
         )
 
     return send
@@ -86,11 +83,7 @@ CASES: dict[str, tuple[Send, int, list[str]]] = {
         201,
         ["taken", "taken (1)"],
     ),
-    "move-fail": (
-        changing("POST", "file", action="MOVE", target="/new", onConflict="fail"),
-        201,
-        ["new", "taken"],
-    ),
+    "move-fail": (changing("POST", "file", action="MOVE", target="/new", onConflict="fail"), 201, ["new", "taken"]),
     "copy-rename": (
         changing("POST", "file", action="COPY", target="/taken", onConflict="rename"),
         201,
@@ -113,9 +106,7 @@ def prepare(client: httpx2.Client) -> None:
         assert client.post(f"{FILES}/", files={"data": (name, name.encode())}).status_code == 204
 
 
-def killed(
-    gateway: CrashingGateway, client: httpx2.Client, send: Send, key: dict[str, str], moment: str
-) -> None:
+def killed(gateway: CrashingGateway, client: httpx2.Client, send: Send, key: dict[str, str], moment: str) -> None:
     gateway.marker.write_text(moment)
     with pytest.raises(httpx2.TransportError):
         send(client, key)

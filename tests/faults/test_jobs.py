@@ -97,8 +97,4 @@ def test_jobs_and_their_processes(gateway: Gateway) -> None:
     gateway.start()
     with gateway.signed_in() as client:
         assert_interrupted(state_of(client, place))
-        assert [job["state"] for job in client.get(JOBS).json()["content"]] == [
-            "failed",
-            "failed",
-            "cancelled",
-        ]
+        assert [job["state"] for job in client.get(JOBS).json()["content"]] == ["failed", "failed", "cancelled"]

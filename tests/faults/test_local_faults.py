@@ -85,17 +85,13 @@ async def test_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
         await _until(lambda: _stored(gateway, small_disk), "the gateway uses the new folder")
         answer = await gateway.ask(post(gateway.token, form("old", bytes(80 * MIB))))
         assert (answer.status, answer.code) == (507, "storage-full")
-        several = await asyncio.gather(
-            *(gateway.put(f"new-{number}", bytes(20 * MIB)) for number in range(5))
-        )
+        several = await asyncio.gather(*(gateway.put(f"new-{number}", bytes(20 * MIB)) for number in range(5)))
         assert set(several) <= {204, 507}
         assert 507 in several
         assert (await gateway.get("/old")).body == b"old"
         stored = {f"new-{number}" for number, status in enumerate(several) if status == 204}
         assert set(await gateway.names()) == {"old", *stored}
-        wait_until(
-            lambda: not os.listdir(small_disk / ".portico~staging"), "nothing is left in the staging folder"
-        )
+        wait_until(lambda: not os.listdir(small_disk / ".portico~staging"), "nothing is left in the staging folder")
         for name in stored:
             assert (await gateway.ask(head("DELETE", f"{FILES}/{name}", gateway.token))).status == 204
         assert await gateway.put("after", bytes(20 * MIB)) == 204
@@ -118,9 +114,7 @@ async def test_a_node_is_not_ready_while_the_disk_of_its_home_is_full(tmp_path: 
                     ballast.write(bytes(4096))
             await _until(lambda: _is_not_ready(gateway), "it is not ready")
             answer = await gateway.ask(get("/readyz"))
-            assert answer.json()["faults"] == {
-                "disk": "The disk of the gateway's home is full; free some space."
-            }
+            assert answer.json()["faults"] == {"disk": "The disk of the gateway's home is full; free some space."}
             assert (await gateway.get()).status == 200  # it can still be read
             (gateway.home / "ballast").unlink()
             await _until(lambda: _is_ready(gateway), "it is ready again")

@@ -95,9 +95,7 @@ def test_two_nodes_have_one_audit_log(start: Start, url: str, tmp_path: Path) ->
     assert not (one.home / "audit.log").exists()
 
 
-def test_a_database_that_can_only_be_read(
-    start: Start, url: str, postgres: PostgresServer, tmp_path: Path
-) -> None:
+def test_a_database_that_can_only_be_read(start: Start, url: str, postgres: PostgresServer, tmp_path: Path) -> None:
     gateway = start()
     add_user(gateway, tmp_path / "shared")
     client = sign_in(gateway)
@@ -121,9 +119,7 @@ def test_a_database_that_can_only_be_read(
     client.close()
 
 
-def test_a_database_that_is_gone_and_comes_back(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_that_is_gone_and_comes_back(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_postgres() as server:
         _share(monkeypatch, server.new_database())
         gateway = start()
@@ -168,16 +164,10 @@ def test_workers_wait_for_a_database_that_is_gone(start: Start, monkeypatch: pyt
 def _causes(gateway: Gateway) -> list[str]:
     """Why the database was not available: it is gone, or it is starting."""
     lines = gateway.output.splitlines()
-    return [
-        json.loads(line)["cause"]
-        for line in lines
-        if '"database-not-available"' in line and line.endswith("}")
-    ]
+    return [json.loads(line)["cause"] for line in lines if '"database-not-available"' in line and line.endswith("}")]
 
 
-def test_a_reload_without_a_database_keeps_the_old_workers(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reload_without_a_database_keeps_the_old_workers(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_postgres() as server:
         _share(monkeypatch, server.new_database())
         gateway = start()
@@ -203,9 +193,7 @@ def role(url: str, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) ->
     postgres.execute(f"DROP ROLE {role}")
 
 
-def test_a_role_that_may_only_read(
-    start: Start, url: str, role: str, postgres: PostgresServer, tmp_path: Path
-) -> None:
+def test_a_role_that_may_only_read(start: Start, url: str, role: str, postgres: PostgresServer, tmp_path: Path) -> None:
     """A start is refused; a gateway that runs is not ready, and its workers do not end again and again."""
     gateway = start("--workers", "1")
     name, writes = url.rpartition("/")[2], "INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public"
@@ -226,9 +214,7 @@ def test_a_role_that_may_only_read(
     with pytest.raises(subprocess.CalledProcessError) as refused:
         gateway.command("serve", "--port", str(gateway.port))
     assert refused.value.returncode == 1
-    assert refused.value.stderr.startswith(
-        "The role in database.url can't write to the database postgresql://"
-    )
+    assert refused.value.stderr.startswith("The role in database.url can't write to the database postgresql://")
     assert refused.value.stderr.count("\n") == 1
 
 

@@ -132,9 +132,7 @@ def test_truncated_body_names_what_is_stored(shared_gateway: Gateway) -> None:
             b'--b\r\nContent-Disposition: form-data; name="data"; filename="one"\r\n\r\n1\r\n'
             b'--b\r\nContent-Disposition: form-data; name="data"; filename="two"\r\n\r\n2'
         )
-        answer = client.post(
-            f"{FILES}/", content=body, headers={"Content-Type": "multipart/form-data; boundary=b"}
-        )
+        answer = client.post(f"{FILES}/", content=body, headers={"Content-Type": "multipart/form-data; boundary=b"})
         assert answer.status_code == 400
         assert (answer.json()["stored"], answer.json()["failed"]) == (["one"], ["two"])
         assert names(client) == ["one"]
@@ -186,18 +184,14 @@ def test_disabled_user_is_soon_out_on_every_worker(start: Start) -> None:
 
 @pytest.mark.parametrize("by", ["session", "key"])
 @pytest.mark.parametrize("what", ["file", "zip"])
-def test_a_download_that_loses_its_right_is_cut_off_without_a_traceback(
-    start: Start, what: str, by: str
-) -> None:
+def test_a_download_that_loses_its_right_is_cut_off_without_a_traceback(start: Start, what: str, by: str) -> None:
     gateway = start()
     (gateway.files / "web" / "box").mkdir()
     with (gateway.files / "web" / "box" / "large").open("wb") as file:
         file.truncate(4 * 2**30)
     token = gateway.login()["access_token"]
     if by == "key":
-        made = gateway.command(
-            "key", "add", "web", "--name", "k", "--rights", "list,download", "--expires", "1d"
-        )
+        made = gateway.command("key", "add", "web", "--name", "k", "--rights", "list,download", "--expires", "1d")
         [token] = re.findall(r"pk_\w+", made)
     address = f"{FILES}/box/large" if what == "file" else f"{FILES}/box?action=ZIP"
     with (
@@ -225,9 +219,7 @@ def test_killed_worker_is_replaced(start: Start) -> None:
     with gateway.signed_in() as client:
         victim = gateway.workers()[0]
         os.kill(victim, signal.SIGKILL)
-        wait_until(
-            lambda: len(gateway.workers()) == 2 and victim not in gateway.workers(), "another worker has come"
-        )
+        wait_until(lambda: len(gateway.workers()) == 2 and victim not in gateway.workers(), "another worker has come")
     with gateway.signed_in() as client:
         assert names(client) == []
 

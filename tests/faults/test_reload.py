@@ -63,9 +63,7 @@ def renew(live: Path, pair: Path) -> None:
     os.replace(draft, live)
 
 
-def test_renewed_certificate_is_served_and_a_download_goes_on(
-    gateway: Gateway, live: Path, pairs: list[Path]
-) -> None:
+def test_renewed_certificate_is_served_and_a_download_goes_on(gateway: Gateway, live: Path, pairs: list[Path]) -> None:
     assert served(gateway) == expected(pairs[0])
     (gateway.files / "web" / "large").write_bytes(CONTENT)
     with gateway.signed_in() as client, client.stream("GET", f"{FILES}/large") as download:
@@ -96,9 +94,7 @@ def test_damaged_files_change_nothing(gateway: Gateway, live: Path, pairs: list[
     assert gateway.output.count("does not match the certificate") == 1
 
 
-def test_a_fifo_in_place_of_the_certificate_changes_nothing(
-    gateway: Gateway, live: Path, pairs: list[Path]
-) -> None:
+def test_a_fifo_in_place_of_the_certificate_changes_nothing(gateway: Gateway, live: Path, pairs: list[Path]) -> None:
     gateway.certificate = pairs[0] / "certificate.pem"  # the client would wait, too
     (pairs[1] / "certificate.pem").unlink()
     os.mkfifo(pairs[1] / "certificate.pem")
@@ -175,9 +171,7 @@ def answers(gateway: Gateway) -> bool:
 def listens(worker: int) -> bool:
     """Whether the process has a listening socket."""
     listening = {
-        line.split()[9]
-        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]
-        if line.split()[3] == "0A"
+        line.split()[9] for line in Path("/proc/net/tcp").read_text().splitlines()[1:] if line.split()[3] == "0A"
     }
     links = []
     for descriptor in Path(f"/proc/{worker}/fd").iterdir():

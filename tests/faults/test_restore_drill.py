@@ -58,16 +58,12 @@ class Program:
         folder.mkdir()
         gateway.command("connection", "add", "shared", "--kind", "local", "--option", f"folder={folder}")
         gateway.command(
-            *("user", "add", "ann", "--connection", "shared", "--rights", RIGHTS, "--password-stdin"),
-            stdin=PASSWORD,
+            *("user", "add", "ann", "--connection", "shared", "--rights", RIGHTS, "--password-stdin"), stdin=PASSWORD
         )
         key = gateway.command("key", "add", "ann", "--name", "drill").split()[-1]
         with gateway.client() as http:
             config = http.get("/config.js").text
-            client = (
-                re.findall('clientId = "([^"]+)"', config)[0],
-                re.findall('clientSecret = "([^"]+)"', config)[0],
-            )
+            client = (re.findall('clientId = "([^"]+)"', config)[0], re.findall('clientSecret = "([^"]+)"', config)[0])
             tokens = sign_in(http, client).json()
             http.headers["Authorization"] = f"Bearer {tokens['access_token']}"
             for name in ("a", "b", "c"):
@@ -105,9 +101,7 @@ def sign_in(http: httpx2.Client, client: tuple[str, str]) -> httpx2.Response:
 
 
 @pytest.mark.parametrize("set_up_by", ["file", "variables"])
-@pytest.mark.parametrize(
-    ("source", "target"), [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite")]
-)
+@pytest.mark.parametrize(("source", "target"), [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite")])
 def test_a_program_keeps_its_credentials(
     open_gateway: Open, tmp_path: Path, source: str, target: str, set_up_by: str
 ) -> None:

@@ -16,9 +16,7 @@ class _Gossip(BaseHTTPRequestHandler):
 
     def _refuse(self) -> None:
         reported = f"{self.command} http://{self.headers['Host']}{self.path}\n{self.headers}"
-        body = (
-            f"<?xml version='1.0'?><Error><Code>Odd</Code><Message><![CDATA[{reported}]]></Message></Error>"
-        )
+        body = f"<?xml version='1.0'?><Error><Code>Odd</Code><Message><![CDATA[{reported}]]></Message></Error>"
         self.send_response(403, "Refused")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Content-Type", "application/xml")
@@ -71,20 +69,14 @@ def test_no_secret_is_written_down(start: Start, gossip: str) -> None:
         ("azure-blob", ("container=drive", f"account-url={gossip}/account")),
     ):
         given = [word for option in options for word in ("--option", option)]
-        gateway.command(
-            "connection", "add", kind, "--kind", kind, *given, "--secret-stdin", stdin=SECRETS[kind]
-        )
+        gateway.command("connection", "add", kind, "--kind", kind, *given, "--secret-stdin", stdin=SECRETS[kind])
         arguments = ("user", "add", f"{kind}-user", "--connection", kind, "--password-stdin")
         gateway.command(*arguments, stdin="CANARY-password")
 
     assert sign_in(gateway, "web", "CANARY-wrong-password").status_code == 400
     assert sign_in(gateway, "CANARY-wrong password in the name", "x").status_code == 400
     tokens = gateway.login()
-    canaries |= {
-        tokens["access_token"],
-        tokens["refresh_token"],
-        gateway.password,
-    }
+    canaries |= {tokens["access_token"], tokens["refresh_token"], gateway.password}
     with gateway.signed_in() as client:
         canaries.add(client.headers["Authorization"].removeprefix("Bearer "))
         for name in ("a", "b", "c"):

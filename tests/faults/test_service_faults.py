@@ -35,9 +35,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(params=["s3", "azure-blob"], scope="module", loop_scope="module")
-async def shared(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Site]:
+async def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """A gateway whose storage is behind a proxy that misbehaves on request."""
     folder = tmp_path_factory.mktemp("site")
     names = (f"file-{number}" for number in count())

@@ -30,9 +30,7 @@ def share(tmp_path: Path) -> Path:
 def use(gateway: Gateway, folder: Path) -> None:
     """Let the running gateway use the folder, and wait until it does."""
     gateway.command("connection", "set", "local", "--option", f"folder={folder}")
-    wait_until(
-        lambda: upload(gateway, "mark") == 204 and (folder / "web/mark").exists(), "it uses the folder"
-    )
+    wait_until(lambda: upload(gateway, "mark") == 204 and (folder / "web/mark").exists(), "it uses the folder")
 
 
 def test_a_gateway_that_starts_does_not_disturb_an_upload(
@@ -61,9 +59,7 @@ def test_a_gateway_that_starts_does_not_disturb_an_upload(
     assert list(staging.iterdir()) == []
 
 
-def test_an_unmounted_share_is_not_an_empty_folder(
-    start: Start, share: Path, tmp_path: Path, mounted: Mounts
-) -> None:
+def test_an_unmounted_share_is_not_an_empty_folder(start: Start, share: Path, tmp_path: Path, mounted: Mounts) -> None:
     folder = tmp_path / "mount"
     mounted.mount(share, folder)
     gateway = start()

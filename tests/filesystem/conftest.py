@@ -11,9 +11,7 @@ from portico.filesystem import PorticoFileSystem
 
 from ..gateways import Gateway
 
-fsspec.register_implementation(
-    "portico", PorticoFileSystem, clobber=True
-)  # this checkout's, whatever is installed
+fsspec.register_implementation("portico", PorticoFileSystem, clobber=True)  # this checkout's, whatever is installed
 
 
 @pytest.fixture(autouse=True)

@@ -25,13 +25,7 @@ def test_metadata_of_files_and_folders(fs: PorticoFileSystem, root: Path) -> Non
     os.utime(root / "folder/file.csv", (1e9, 1e9))
     folder, file = fs.info("/folder"), fs.info("portico:///folder/file.csv")
     assert (folder["name"], folder["type"], folder["size"]) == ("/folder", "directory", 0)
-    assert file == {
-        "name": "/folder/file.csv",
-        "size": 4,
-        "type": "file",
-        "content_type": "text/csv",
-        "mtime": 1e9,
-    }
+    assert file == {"name": "/folder/file.csv", "size": 4, "type": "file", "content_type": "text/csv", "mtime": 1e9}
     assert fs.ls("/folder") == [file]
     assert fs.ls("/folder/file.csv") == [file]
     assert fs.modified("/folder/file.csv") == datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)
@@ -193,9 +187,7 @@ def test_options_and_environment(gateway: Gateway, monkeypatch: pytest.MonkeyPat
         ({"username": "u", "password": "p"}, ("https://a", None, "u", "p")),
     ],
 )
-def test_a_token_goes_to_the_gateway_that_it_is_of(
-    given: dict[str, str], expected: tuple[str | None, ...]
-) -> None:
+def test_a_token_goes_to_the_gateway_that_it_is_of(given: dict[str, str], expected: tuple[str | None, ...]) -> None:
     names = ("url", "username", "password", "token", "client_id", "client_secret", "ca")
     options: dict[str, Any] = {name: given.get(name) for name in names}
     environment = {"PORTICO_URL": "https://a", "PORTICO_TOKEN": "secret"}

@@ -19,8 +19,7 @@ def read_only(gateway: Gateway, rights: str) -> PorticoFileSystem:
     """The same files, for a user who may do less."""
     name = rights.replace(",", "-")
     gateway.command(
-        *("user", "add", name, "--root", "/web", "--rights", rights, "--password-stdin"),
-        stdin="correct horse battery",
+        *("user", "add", name, "--root", "/web", "--rights", rights, "--password-stdin"), stdin="correct horse battery"
     )
     return PorticoFileSystem(gateway.url, username=name, password="correct horse battery")
 
@@ -45,9 +44,7 @@ def test_a_large_file_is_kept_on_disk_until_then(fs: PorticoFileSystem, root: Pa
 
 @pytest.mark.parametrize("mode", ["wb", "w", "xb"])
 @pytest.mark.parametrize("compression", [None, "gzip"])
-def test_an_error_stores_nothing(
-    fs: PorticoFileSystem, root: Path, mode: str, compression: str | None
-) -> None:
+def test_an_error_stores_nothing(fs: PorticoFileSystem, root: Path, mode: str, compression: str | None) -> None:
     file = fs.open("/half.txt", mode, compression=compression)
     file.write(b"half" if "b" in mode else "half")
     with pytest.raises(ZeroDivisionError), file:

@@ -89,13 +89,7 @@ def test_the_name_travels_and_the_token_does_not(gateway: Gateway, config: Path)
     fs = fsspec.filesystem("portico", profile="work")
     assert fs.isdir("/")
     secret, kept = token_of(config / "work.json"), pickle.dumps(fs)
-    reported = (
-        repr(fs),
-        repr(fs._connection_options),
-        repr(fs.client),
-        repr(fs.__dask_tokenize__()),
-        fs.to_json(),
-    )
+    reported = (repr(fs), repr(fs._connection_options), repr(fs.client), repr(fs.__dask_tokenize__()), fs.to_json())
     assert not [text for text in reported if secret in text]
     assert b"work" in kept
     assert secret.encode() not in kept

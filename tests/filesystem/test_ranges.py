@@ -53,9 +53,7 @@ class Cloud:
         self._marks += 1
         with self._gateway.client() as client:
             client.get(MARK)
-        wait_until(
-            lambda: sum(line["path"] == MARK for line in self._log()) == self._marks, "the log has the mark"
-        )
+        wait_until(lambda: sum(line["path"] == MARK for line in self._log()) == self._marks, "the log has the mark")
         lines = self._log()
         files = [line for line in lines[self._seen :] if line["path"].startswith(FILES)]
         self._seen = len(lines)

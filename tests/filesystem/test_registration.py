@@ -14,9 +14,7 @@ PROJECT = tomllib.loads((Path(portico.__file__).parents[2] / "pyproject.toml").r
 def python(script: str, *paths: Path) -> str:
     search = os.pathsep.join(map(str, [*paths, Path(portico.__file__).parents[1]]))
     environment = {**os.environ, "PYTHONPATH": search}
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
     return done.stdout
 
 

@@ -40,8 +40,7 @@ class Firefox:
     async def begin(self) -> None:
         await self.call("session.new", capabilities={})
         await self.call(
-            "session.subscribe",
-            events=["log.entryAdded", "network.beforeRequestSent", "browsingContext.load"],
+            "session.subscribe", events=["log.entryAdded", "network.beforeRequestSent", "browsingContext.load"]
         )
         self._tab = (await self.call("browsingContext.create", type="tab"))["context"]
 
@@ -65,9 +64,7 @@ class Firefox:
             self.noise.append(parameters["text"])
 
     async def resize(self, width: int, height: int) -> None:
-        await self.call(
-            "browsingContext.setViewport", context=self._tab, viewport={"width": width, "height": height}
-        )
+        await self.call("browsingContext.setViewport", context=self._tab, viewport={"width": width, "height": height})
 
     async def go(self, url: str) -> None:
         await self.call("browsingContext.navigate", context=self._tab, url=url, wait="complete")
@@ -128,9 +125,7 @@ class Firefox:
             "browsingContext.locateNodes", context=self._tab, locator={"type": "css", "value": selector}
         )
         element = {"sharedId": found["nodes"][0]["sharedId"]}
-        await self.call(
-            "input.setFiles", context=self._tab, element=element, files=[str(path) for path in files]
-        )
+        await self.call("input.setFiles", context=self._tab, element=element, files=[str(path) for path in files])
 
 
 @asynccontextmanager

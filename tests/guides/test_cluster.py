@@ -48,10 +48,7 @@ class Machine:
     def start(self) -> None:
         """As the unit does it."""
         file = self.etc / "environment"
-        self.node.settings = {
-            **variables(file.read_text()),
-            "PORTICO_SECRET_KEY_FILE": str(self.etc / "secret.key"),
-        }
+        self.node.settings = {**variables(file.read_text()), "PORTICO_SECRET_KEY_FILE": str(self.etc / "secret.key")}
         self.node.start()
         wait_until(self.node.ready, "the node is ready")
 

@@ -42,9 +42,7 @@ def test_python(gateway: Gateway, guide: Guide, root: Path, tmp_path: Path) -> N
         return done.stdout
 
     octets = "content_type_overrides:\n  application/offset+octet-stream: application/octet-stream\n"
-    (tmp_path / "config.yaml").write_text(
-        f"post_hooks: []\n{octets}"
-    )  # without the hooks, which lint what it made
+    (tmp_path / "config.yaml").write_text(f"post_hooks: []\n{octets}")  # without the hooks, which lint what it made
     python(
         *("-m", "openapi_python_client", "generate", "--path", document(gateway, tmp_path)),
         *("--meta", "none", "--output-path", "portico_api", "--config", "config.yaml"),

@@ -48,9 +48,7 @@ def test_a_name_suggests_a_type(name: str) -> None:
 
 
 @untimed
-@given(
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.sampled_from(["", ".", ".txt", ".GZ"])
-)
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.sampled_from(["", ".", ".txt", ".GZ"]))
 def test_any_name_gets_one_plain_type(stem: str, suffix: str) -> None:
     kind = guess_content_type(stem + suffix)
     assert kind.isascii()

@@ -114,9 +114,7 @@ def test_every_path_is_read_back_from_its_text(path: Path) -> None:
 
 
 @untimed
-@given(
-    st.binary(max_size=40) | st.lists(st.sampled_from([*BAD.values(), b"/", b"a"]), max_size=4).map(b"".join)
-)
+@given(st.binary(max_size=40) | st.lists(st.sampled_from([*BAD.values(), b"/", b"a"]), max_size=4).map(b"".join))
 def test_whatever_comes_in_no_segment_is_unsafe(raw: bytes) -> None:
     try:
         path = Path.from_request(raw)

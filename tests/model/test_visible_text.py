@@ -30,8 +30,6 @@ def test_every_format_character_without_a_shape_is_escaped() -> None:
     """All of category Cf but those of Arabic, Syriac and Kaithi that stand around a number or a word, and are seen."""
     seen = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}
     raw = {
-        code
-        for code in range(0x110000)
-        if unicodedata.category(chr(code)) == "Cf" and visible(chr(code)) == chr(code)
+        code for code in range(0x110000) if unicodedata.category(chr(code)) == "Cf" and visible(chr(code)) == chr(code)
     }
     assert raw <= seen

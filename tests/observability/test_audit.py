@@ -28,9 +28,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_line_holds_what_is_known(file: Path) -> None:
     log = AuditLog(str(file))
-    log.end(
-        line(user="web", client="192.0.2.7", request_id="r", path="/a\n\u2028b", bytes=0, outcome="forbidden")
-    )
+    log.end(line(user="web", client="192.0.2.7", request_id="r", path="/a\n\u2028b", bytes=0, outcome="forbidden"))
     log.end(line("audit"))
     first, second = lines(file)
     assert first.pop("time").endswith("Z")
@@ -103,9 +101,7 @@ def test_lines_of_several_processes_do_not_mix(file: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", [False, True])
-def test_nobody_waits_for_a_lock_that_another_holds(
-    file: Path, monkeypatch: pytest.MonkeyPatch, torn: bool
-) -> None:
+def test_nobody_waits_for_a_lock_that_another_holds(file: Path, monkeypatch: pytest.MonkeyPatch, torn: bool) -> None:
     """The event loop writes the lines: as long as one waits, nobody is served."""
     blocking: list[object] = []
     flock = fcntl.flock
@@ -182,9 +178,7 @@ def test_where_it_is_required_a_change_has_two_lines(file: Path) -> None:
     log.close()
 
 
-def test_a_full_disk_is_recorded_when_there_is_room_again(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_recorded_when_there_is_room_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = AuditLog(str(file), required=True)
     log.record(line("before"))
     write = os.write

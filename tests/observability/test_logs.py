@@ -166,10 +166,7 @@ def test_lines_that_were_dropped_are_counted() -> None:
             sparing(None, "", {"event": "left-out-of-listing"})
     sparing(None, "", {"event": "cause"})
     now[0] = 1.0
-    assert sparing(None, "", {"event": "left-out-of-listing"}) == {
-        "event": "left-out-of-listing",
-        "dropped": 7,
-    }
+    assert sparing(None, "", {"event": "left-out-of-listing"}) == {"event": "left-out-of-listing", "dropped": 7}
 
 
 def test_plain_words_stay(stream: io.BytesIO) -> None:
@@ -185,11 +182,7 @@ def test_what_libraries_log_has_the_request_id(stream: io.BytesIO) -> None:
     logs.REQUEST_ID.reset(token)
     line, odd = lines(stream)
     assert (odd["level"], odd["message"]) == ("warning", "a level of its own")
-    assert (line["request_id"], line["logger_name"], line["level"]) == (
-        "0123456789abcdef",
-        "asyncio",
-        "error",
-    )
+    assert (line["request_id"], line["logger_name"], line["level"]) == ("0123456789abcdef", "asyncio", "error")
     assert "ValueError: why" in line["exception"]
 
 
@@ -202,9 +195,7 @@ def test_lines_name_the_node(stream: io.BytesIO, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("at_terminal", [False, True])
-def test_deceptive_names_are_escaped(
-    stream: io.BytesIO, monkeypatch: pytest.MonkeyPatch, at_terminal: bool
-) -> None:
+def test_deceptive_names_are_escaped(stream: io.BytesIO, monkeypatch: pytest.MonkeyPatch, at_terminal: bool) -> None:
     lie = "/Rechnung\u202efdp.exe"
     stderr = io.TextIOWrapper(stream, encoding="utf-8")
     monkeypatch.setattr(stderr, "isatty", lambda: at_terminal)

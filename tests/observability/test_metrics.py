@@ -9,14 +9,7 @@ import pytest
 from portico.drive.instrumented import InstrumentedProvider
 from portico.model.errors import NotFound
 from portico.model.paths import Path as FilePath
-from portico.observability.metrics import (
-    FAMILIES,
-    FRESH_SECONDS,
-    Metrics,
-    MetricsSnapshot,
-    WorkerMetrics,
-    render,
-)
+from portico.observability.metrics import FAMILIES, FRESH_SECONDS, Metrics, MetricsSnapshot, WorkerMetrics, render
 from portico.providers.contract.provider import Provider
 from portico.providers.contract.registry import open_provider
 

@@ -45,9 +45,7 @@ class Place:
         os.replace(self.folder / ".new", self.folder / name)
 
     async def adopted(self) -> dict[str, Adoption]:
-        return {
-            str(path): outcome async for path, outcome in adopt_digests(self.drive, self.digests, "local")
-        }
+        return {str(path): outcome async for path, outcome in adopt_digests(self.drive, self.digests, "local")}
 
 
 @pytest.fixture

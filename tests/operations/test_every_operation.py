@@ -38,13 +38,7 @@ FEATURES = {
     "jobs": UserJobs,
     "account": OwnAccount,
 }
-HARMLESS = {
-    "files.receipt",
-    "files.has_digests",
-    "uploads.ended_unless_begun",
-    "account.is_current",
-    "account.facts",
-}
+HARMLESS = {"files.receipt", "files.has_digests", "uploads.ended_unless_begun", "account.is_current", "account.facts"}
 """They tell what is known already, and change nothing."""
 
 
@@ -90,9 +84,7 @@ CALLS: dict[str, Callable[[Operations, Any], Awaitable[Any]]] = {
     "uploads.status": lambda o, t: o.uploads.status(t.upload),
     "uploads.append": lambda o, t: o.uploads.append(t.upload, 0, chunks(b"x")),
     "uploads.end": lambda o, t: o.uploads.end(t.upload),
-    "concatenation.store": lambda o, t: o.concatenation.store(
-        NewUpload(at("/in/whole")), [t.upload], WantedDigest()
-    ),
+    "concatenation.store": lambda o, t: o.concatenation.store(NewUpload(at("/in/whole")), [t.upload], WantedDigest()),
     "trash.list": lambda o, t: o.trash.list(10),
     "trash.path_to_restore": lambda o, t: o.trash.path_to_restore(t.trashed),
     "trash.path_to_remove": lambda o, t: o.trash.path_to_remove(t.trashed),
@@ -122,22 +114,12 @@ CALLS: dict[str, Callable[[Operations, Any], Awaitable[Any]]] = {
 UNKNOWN = {"jobs.get", "jobs.cancel", "account.end_session", "account.end_key", "concatenation.store"}
 """What these are about does not exist: `NotFound` is the answer for those who may ask."""
 
-DOWNLOADS = {
-    "files.stat_for_download",
-    "files.read",
-    "files.plan_thumbnail",
-    "files.make_thumbnail",
-}
+DOWNLOADS = {"files.stat_for_download", "files.read", "files.plan_thumbnail", "files.make_thumbnail"}
 READS = DOWNLOADS | {
     *("files.list", "files.search", "files.stat", "files.digests", "files.archive", "files.count_files"),
     "files.ticket",
 }
-UPLOADS = {
-    "files.store",
-    "files.upload",
-    "files.make_folder",
-    *(name for name in CALLS if name.startswith("uploads.")),
-}
+UPLOADS = {"files.store", "files.upload", "files.make_folder", *(name for name in CALLS if name.startswith("uploads."))}
 UPLOADS |= {"concatenation.store"}
 CHANGES = {"files.copy", "files.move", "files.delete"}
 FILES = {name for name in CALLS if name.startswith("files.")} - {"files.digest"}
@@ -145,22 +127,13 @@ OWN = {name for name in CALLS if name.split(".")[0] in ("trash", "shares", "jobs
 
 ALLOWED = {
     "user": set(CALLS) - {"files.digest"},
-    "password": set(CALLS)
-    - {"files.digest", "files.ticket"}
-    - {name for name in CALLS if name.startswith("account.")},
+    "password": set(CALLS) - {"files.digest", "files.ticket"} - {name for name in CALLS if name.startswith("account.")},
     "key": FILES - {"files.ticket"} | UPLOADS | OWN,
-    "key that lists": {
-        "files.list",
-        "files.search",
-        "files.stat",
-        "files.count_files",
-        "files.digests",
-    }
+    "key that lists": {"files.list", "files.search", "files.stat", "files.count_files", "files.digests"}
     | {"trash.list", "jobs.run", "jobs.get", "jobs.list", "jobs.cancel"},
     "ticket": DOWNLOADS,
     "guest of a folder": READS,
-    "guest who may send": READS
-    | UPLOADS - {"uploads.status", "uploads.append", "uploads.end"},  # not their own
+    "guest who may send": READS | UPLOADS - {"uploads.status", "uploads.append", "uploads.end"},  # not their own
     "guest of a file": set(),
     "sender": {"uploads.create_partial", "concatenation.store"},  # all else here is about a folder
 }
@@ -173,18 +146,14 @@ async def acting(who: str, installation: Installation) -> Acting:
             return await signed_in(installation)
         case "password":
             authentication = installation.front_end.gateway.authentication
-            return Acting(
-                installation, lambda context: authentication.with_password(context, "web", PASSWORD)
-            )
+            return Acting(installation, lambda context: authentication.with_password(context, "web", PASSWORD))
         case "key":
             return await by_key(installation)
         case "key that lists":
             user = await signed_in(installation)
             account = user.gateway.operations(await user.actor()).account
             key = await account.add_key(KeyScope("lists", rights=frozenset({Right.LIST})))
-            return Acting(
-                installation, lambda context: user.gateway.authentication.with_token(context, key.text)
-            )
+            return Acting(installation, lambda context: user.gateway.authentication.with_token(context, key.text))
         case "ticket":
             return await ticket_for(await signed_in(installation), "/in/a", installation, recursive=False)
         case "guest of a folder":

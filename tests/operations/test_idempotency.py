@@ -31,9 +31,7 @@ class Repeating:
     async def send(self, key: str, operation: str, *arguments: Any, **options: Any) -> str:
         async def serve(context: RequestContext) -> str:
             actor = await self._front.actor(context)
-            request = sha256(
-                repr((operation, [str(each) for each in arguments if not _is_body(each)])).encode()
-            )
+            request = sha256(repr((operation, [str(each) for each in arguments if not _is_body(each)])).encode())
             idempotency = self._front.gateway.idempotency
             attempt = await idempotency.begin(actor, key, request.digest())
             if isinstance(attempt, bytes):
@@ -41,9 +39,7 @@ class Repeating:
             context.attempt = attempt
             answered = False
             try:
-                result = await getattr(self._front.gateway.operations(actor).files, operation)(
-                    *arguments, **options
-                )
+                result = await getattr(self._front.gateway.operations(actor).files, operation)(*arguments, **options)
                 stored = result.path if isinstance(result, ChangeResult) else result
                 answer = str(getattr(stored, "name", stored))
                 if self.crashes:

@@ -27,9 +27,7 @@ KEY_HERE = "f1"
 
 
 @pytest.fixture
-async def pool(
-    connections: Connections, database: Database, tmp_path: pathlib.Path
-) -> AsyncIterator[ConnectionPool]:
+async def pool(connections: Connections, database: Database, tmp_path: pathlib.Path) -> AsyncIterator[ConnectionPool]:
     await connections.change("local", options={"folder": str(tmp_path)}, secrets={})
     pool = ConnectionPool(connections, CursorSeal(b"k" * 32), Metrics(), Leases(database, "node"))
     yield pool
@@ -220,11 +218,7 @@ async def test_one_folder_that_is_missing_takes_nobody_else_down(
 
 @pytest.mark.parametrize("look_up", ["in_use", "get"])
 async def test_a_database_that_goes_down_meanwhile_is_no_fault_of_the_storage(
-    readiness: Readiness,
-    connections: Connections,
-    users: Users,
-    monkeypatch: pytest.MonkeyPatch,
-    look_up: str,
+    readiness: Readiness, connections: Connections, users: Users, monkeypatch: pytest.MonkeyPatch, look_up: str
 ) -> None:
     await users.add("ann", "correct horse", connection="local")
 
@@ -236,11 +230,7 @@ async def test_a_database_that_goes_down_meanwhile_is_no_fault_of_the_storage(
 
 
 async def test_a_database_that_hangs_meanwhile_is_no_fault_of_the_storage(
-    readiness: Readiness,
-    connections: Connections,
-    database: Database,
-    users: Users,
-    monkeypatch: pytest.MonkeyPatch,
+    readiness: Readiness, connections: Connections, database: Database, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await users.add("ann", "correct horse", connection="local")
     monkeypatch.setattr("portico.drive.connection_pool.CHECK_TIMEOUT_SECONDS", 0.01)

@@ -81,9 +81,7 @@ async def by_key(installation: Installation) -> Acting:
     return Acting(installation, lambda context: acting.gateway.authentication.with_token(context, text))
 
 
-async def guest_of(
-    installation: Installation, path: str, kind: LinkKind = LinkKind.DOWNLOAD, **options: Any
-) -> Acting:
+async def guest_of(installation: Installation, path: str, kind: LinkKind = LinkKind.DOWNLOAD, **options: Any) -> Acting:
     acting = await signed_in(installation)
     async with acting.request() as operations:
         link = await operations.shares.add(at(path), kind, LinkOptions(**options))
@@ -159,10 +157,7 @@ async def test_a_ticket_for_a_folder_is_not_for_the_file_of_its_name(installatio
     assert await acting.names(at("/report")) == ["report/", "report/private.txt"]
     assert await acting.names(at("/report"), [at("/report/private.txt")]) == ["private.txt"]
     async with acting.request() as operations:
-        for refused in (
-            operations.files.read(at("/report")),
-            operations.files.stat_for_download(at("/report")),
-        ):
+        for refused in (operations.files.read(at("/report")), operations.files.stat_for_download(at("/report"))):
             with pytest.raises(IsAFolder):
                 await refused
         with pytest.raises(Forbidden):
@@ -188,9 +183,7 @@ async def test_links_of_twins_follow_their_own(installation: Installation) -> No
 
 @pytest.mark.usefixtures("sharer")
 @pytest.mark.parametrize("target", ["/secret/b.txt", "/pub/b.txt"])
-async def test_a_guests_ticket_does_not_open_another_file_after_a_move(
-    installation: Installation, target: str
-) -> None:
+async def test_a_guests_ticket_does_not_open_another_file_after_a_move(installation: Installation, target: str) -> None:
     for path, content in (("pub/a.txt", b"public"), ("secret/a.txt", b"private"), ("pub/x", b"private")):
         (installation.files / path).parent.mkdir(exist_ok=True)
         (installation.files / path).write_bytes(content)
@@ -333,13 +326,9 @@ async def read_until_refused(stream: Chunks, change: Callable[[], Awaitable[obje
 
 
 @pytest.mark.parametrize("what", ["file", "zip"])
-@pytest.mark.parametrize(
-    ("who", "loss"), [*product(("session", "key", "ticket", "guest"), LOSSES), ("guest", "link")]
-)
+@pytest.mark.parametrize(("who", "loss"), [*product(("session", "key", "ticket", "guest"), LOSSES), ("guest", "link")])
 @pytest.mark.usefixtures("sharer")
-async def test_a_download_ends_with_the_right_to_it(
-    installation: Installation, who: str, what: str, loss: str
-) -> None:
+async def test_a_download_ends_with_the_right_to_it(installation: Installation, who: str, what: str, loss: str) -> None:
     folder = installation.files / "box"
     folder.mkdir()
     with (folder / "large").open("wb") as file:
@@ -403,9 +392,7 @@ async def test_a_guests_download_goes_on_when_the_owner_renames_the_folder(
 
 @pytest.mark.parametrize("who", ["session", "key"])
 @pytest.mark.parametrize("loss", ["root", "rights"])
-async def test_an_answer_is_not_repeated_after_a_loss(
-    installation: Installation, who: str, loss: str
-) -> None:
+async def test_an_answer_is_not_repeated_after_a_loss(installation: Installation, who: str, loss: str) -> None:
     acting = await (signed_in if who == "session" else by_key)(installation)
     idempotency, request = acting.gateway.idempotency, b"r" * 32
 
@@ -441,9 +428,7 @@ async def test_an_archive_is_counted_when_it_is_read(installation: Installation)
 @pytest.mark.usefixtures("sharer")
 @pytest.mark.parametrize("permanent", [False, True])
 @pytest.mark.parametrize("path", ["box", "box/in/a"])
-async def test_another_folder_does_not_revive_a_link(
-    installation: Installation, permanent: bool, path: str
-) -> None:
+async def test_another_folder_does_not_revive_a_link(installation: Installation, permanent: bool, path: str) -> None:
     (installation.files / "box" / "in").mkdir(parents=True)
     (installation.files / "box" / "in" / "a").write_bytes(b"shared")
     guest = await guest_of(installation, f"/{path}")
@@ -476,8 +461,4 @@ async def test_a_disabled_account_is_told_apart_in_the_audit_log_only(installati
             await installation.front_end.sign_in(name, password)
         said.append((caught.value.code, caught.value.detail))
     assert len(set(said)) == 1
-    assert [outcome for _, _, outcome in installation.audited] == [
-        "disabled",
-        "wrong-password",
-        "wrong-password",
-    ]
+    assert [outcome for _, _, outcome in installation.audited] == ["disabled", "wrong-password", "wrong-password"]

@@ -210,11 +210,7 @@ async def test_every_operation(installation: Installation) -> None:
         *(("sign-out", None, "begun"), ("sign-out", None, "done")),
     ]
     assert {(line["user"], line["client"]) for line in installation.lines} == {("web", ADDRESS)}
-    assert [line["request_id"] for line in installation.lines[:4]] == [
-        "request-1",
-        *["request-2"] * 2,
-        "request-3",
-    ]
+    assert [line["request_id"] for line in installation.lines[:4]] == ["request-1", *["request-2"] * 2, "request-3"]
     assert installation.lines[1]["bytes"] == 10
     assert [line["target"] for line in installation.lines if line["action"] == "copy"] == ["/new/b"] * 2
     assert set(front.served[:-1]) == {"web"}
@@ -230,9 +226,7 @@ async def test_sign_in_is_audited_when_it_fails(installation: Installation) -> N
 async def test_a_token_is_refreshed(installation: Installation) -> None:
     front = installation.front_end
     pair = await front.request(lambda c: front.gateway.authentication.sign_in(c, "web", PASSWORD))
-    renewed = await front.request(
-        lambda c: front.gateway.authentication.refresh(c, pair.tokens.refresh_token)
-    )
+    renewed = await front.request(lambda c: front.gateway.authentication.refresh(c, pair.tokens.refresh_token))
     front.token = renewed.access_token
     assert (await front.call("list", at("/"), 10)).entries == []
     assert installation.audited[1:] == [("refresh", None, "begun"), ("refresh", None, "done")]

@@ -145,9 +145,7 @@ async def test_hostile_files_end_their_own_process_only(process: ThumbnailProces
     frames = [Image.new("P", (64, 64), index % 256) for index in range(2000)]
     many = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
     assert await made(process, many) is not None, "only the first one is looked at"
-    assert await made(process, encoded(Image.new("RGB", (8, 8)), "PNG")) is not None, (
-        "the next file is a new start"
-    )
+    assert await made(process, encoded(Image.new("RGB", (8, 8)), "PNG")) is not None, "the next file is a new start"
 
 
 async def test_the_loop_goes_on_and_few_work_at_once(process: ThumbnailProcess) -> None:
@@ -199,9 +197,7 @@ def test_an_answer_is_not_trusted() -> None:
     for answer in (b"", b"\n", b"[]\n", b'{"pages": 1, "lengths": [4]}\n<svg', b'{"pages": 1, "lengths": [-4]}\n',
                    b'{"pages": 1, "lengths": [4]}\nRIFF0000WEBP', b'{"pages":' * 9999):  # fmt: skip
         assert thumbnail_process._pictures(answer) is None
-    assert thumbnail_process._pictures(b'{"pages": 9, "lengths": [12]}\nRIFF0000WEBP') == Pictures(
-        9, [b"RIFF0000WEBP"]
-    )
+    assert thumbnail_process._pictures(b'{"pages": 9, "lengths": [12]}\nRIFF0000WEBP') == Pictures(9, [b"RIFF0000WEBP"])
 
 
 def test_the_cache_is_bounded_and_keeps_what_is_used(tmp_path: Path) -> None:

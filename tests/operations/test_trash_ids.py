@@ -42,9 +42,7 @@ async def test_concurrent_changes_of_one_actor_return_their_own(installation: In
             await operations.shares.add(at(f"/{name}"), LinkKind.DOWNLOAD, LinkOptions())
         done = await asyncio.gather(*(operations.files.delete(at(f"/{name}")) for name in NAMES))
         items = {item.id: item.path for item in (await operations.trash.list(10)).items}
-        assert [[items[each] for each in result.trash_ids] for result in done] == [
-            [at(f"/{name}")] for name in NAMES
-        ]
+        assert [[items[each] for each in result.trash_ids] for result in done] == [[at(f"/{name}")] for name in NAMES]
         # Each link has followed its own file.
         (kept,) = done[0].trash_ids
         restored = await operations.trash.restore(kept, OnConflict.RENAME)

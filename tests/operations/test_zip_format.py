@@ -100,9 +100,7 @@ class _LargeZeros(io.RawIOBase):
 
 
 def test_a_file_above_4_gib_and_one_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "portico.operations.files.zip_format.crc32", lambda chunk, value: value
-    )  # gigabytes of them
+    monkeypatch.setattr("portico.operations.files.zip_format.crc32", lambda chunk, value: value)  # gigabytes of them
     writer, size = ZipWriter(), ZipSize()
     before = writer.begin("large", LARGE, MOMENT)
     for _ in range(LARGE // len(_CHUNK)):

@@ -39,9 +39,7 @@ def test_installed_packages_are_checked() -> None:
     assert not {"pytest", "moto", "swift", "portico-gateway"} & found.keys()
 
 
-def test_a_finding_fails(
-    advisories: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finding_fails(advisories: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(advisories, "_output", lambda *_, **__: report("PYSEC-1"))
     assert advisories.check_packages() is False
     captured = capsys.readouterr()

@@ -132,9 +132,7 @@ def test_bytes_that_are_discarded_are_counted(stubs: Callable[..., Stub]) -> Non
         fetch(stubs(whole + body[:-1]).target, [request("GET", "/")], discard=True)
 
 
-@pytest.mark.parametrize(
-    ("answer", "body"), [(PLAIN, b"hello"), (CHUNKED, b"hello"), (EMPTY, b""), (CLOSING, b"ok")]
-)
+@pytest.mark.parametrize(("answer", "body"), [(PLAIN, b"hello"), (CHUNKED, b"hello"), (EMPTY, b""), (CLOSING, b"ok")])
 def test_an_answer_is_read_to_its_end(stubs: Callable[..., Stub], answer: bytes, body: bytes) -> None:
     with stubs(answer).target.connect() as connection:
         assert body_of(exchange(connection, request("GET", "/"))) == body

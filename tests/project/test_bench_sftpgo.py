@@ -105,9 +105,7 @@ def test_entries_are_counted(server: _Folder) -> None:
 
 
 @pytest.mark.parametrize("at_end", [False, True])
-def test_each_upload_is_sent_and_synced(
-    server: _Folder, at_end: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_upload_is_sent_and_synced(server: _Folder, at_end: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     fsync = os.fsync
 

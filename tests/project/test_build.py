@@ -101,9 +101,7 @@ def with_git(checkout: Path) -> None:
     """As git leaves it: a branch, and all references in one file."""
     (checkout / ".git").mkdir()
     (checkout / ".git/HEAD").write_text("ref: refs/heads/main\n")
-    (checkout / ".git/packed-refs").write_text(
-        f"# pack-refs\n{OTHER} refs/heads/a\n{COMMIT} refs/heads/main\n"
-    )
+    (checkout / ".git/packed-refs").write_text(f"# pack-refs\n{OTHER} refs/heads/a\n{COMMIT} refs/heads/main\n")
 
 
 def test_a_build_from_git_has_its_commit_in_the_version(checkout: Path, tmp_path: Path) -> None:
@@ -131,9 +129,7 @@ def test_a_source_distribution_keeps_the_commit(checkout: Path, tmp_path: Path) 
     assert version_in(unpacked / name, tmp_path / "installed") == f"{RELEASE}+g0123456789"
 
 
-def test_a_copy_without_git_is_told_its_commit_or_has_only_the_release(
-    checkout: Path, tmp_path: Path
-) -> None:
+def test_a_copy_without_git_is_told_its_commit_or_has_only_the_release(checkout: Path, tmp_path: Path) -> None:
     name = built(checkout)
     assert f"-{RELEASE}-" in name
     assert version_in(checkout / name, tmp_path / "plain") == RELEASE

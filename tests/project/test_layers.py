@@ -99,9 +99,7 @@ def test_imports_point_down() -> None:
             assert above == [], name
             forbidden = FORBIDDEN.get(layer(name), set())
             parts = [module.removeprefix("portico.") for module in inner_imports(file)]
-            assert [
-                part for part in parts if any(f"{part}.".startswith(f"{each}.") for each in forbidden)
-            ] == [], name
+            assert [part for part in parts if any(f"{part}.".startswith(f"{each}.") for each in forbidden)] == [], name
 
 
 def test_modules_do_not_import_each_other_in_a_circle() -> None:

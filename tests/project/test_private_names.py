@@ -59,14 +59,7 @@ def private_names() -> Iterator[tuple[str, object, str]]:
     yield service, handlers, "add_expect_header"
     yield service, AioSession(), "_credentials"
     yield SOURCES, utils, "_RefCountedSessionMixin"
-    for name in (
-        "_get_session",
-        "_create_connector",
-        "_sessions",
-        "_sessions_lock",
-        "_timeout",
-        "_exit_stack",
-    ):
+    for name in ("_get_session", "_create_connector", "_sessions", "_sessions_lock", "_timeout", "_exit_stack"):
         yield SOURCES, AIOHTTPSession(), name
     for client in (BlobServiceClient, ShareServiceClient):
         yield azure, client("https://account.invalid", credential=KEY), "_pipeline"
@@ -84,9 +77,7 @@ async def test_private_names_still_exist() -> None:
 
 async def test_the_files_still_use_them() -> None:
     """What is no longer used need not be bounded."""
-    unused = [
-        f"{file}: {name}" for file, _, name in private_names() if name not in (PROJECT / file).read_text()
-    ]
+    unused = [f"{file}: {name}" for file, _, name in private_names() if name not in (PROJECT / file).read_text()]
     assert not unused, unused
 
 

@@ -54,10 +54,7 @@ def container_role(source: Source) -> Provider:
 
 def assumed_role(source: Source) -> Provider:
     source.environment(
-        AWS_ENDPOINT_URL_STS=source.url,
-        AWS_ACCESS_KEY_ID="id",
-        AWS_SECRET_ACCESS_KEY="key",
-        AWS_SESSION_TOKEN=SECRET,
+        AWS_ENDPOINT_URL_STS=source.url, AWS_ACCESS_KEY_ID="id", AWS_SECRET_ACCESS_KEY="key", AWS_SESSION_TOKEN=SECRET
     )
     return s3(**{"role-arn": "arn:aws:iam::123456789012:role/portico"})
 

@@ -21,10 +21,7 @@ async def test_many_uploads_all_finish_whatever_the_budget(total: int) -> None:
     targets = [Target() for _ in range(40)]
     async with asyncio.timeout(60):
         await asyncio.gather(
-            *(
-                upload(budget, stream([bytes([number]) * 70] * 20), targets[number], 100)
-                for number in range(40)
-            )
+            *(upload(budget, stream([bytes([number]) * 70] * 20), targets[number], 100) for number in range(40))
         )
     for number, target in enumerate(targets):
         assert b"".join(target.got[part] for part in sorted(target.got)) == bytes([number]) * 1400
@@ -164,9 +161,7 @@ async def test_uploads_of_any_pace_all_finish(monkeypatch: pytest.MonkeyPatch, t
             yield bytes([seed]) * dice.randint(1, 40)
 
     async with asyncio.timeout(60):
-        await asyncio.gather(
-            *(upload(budget, client(seed), target, 100) for seed, target in enumerate(targets))
-        )
+        await asyncio.gather(*(upload(budget, client(seed), target, 100) for seed, target in enumerate(targets)))
     for seed, target in enumerate(targets):
         assert set(b"".join(target.got.values())) == {seed}
     assert free(budget) == total
@@ -268,9 +263,7 @@ async def test_memory_that_was_granted_to_one_who_is_cancelled_comes_back() -> N
 
 async def test_uploads_cancelled_at_any_time_leave_the_budget_whole() -> None:
     budget = MemoryBudget(500)
-    tasks = [
-        asyncio.ensure_future(upload(budget, stream([bytes(64)] * 40), Target(), 128)) for _ in range(60)
-    ]
+    tasks = [asyncio.ensure_future(upload(budget, stream([bytes(64)] * 40), Target(), 128)) for _ in range(60)]
     for task in tasks[::2]:
         await asyncio.sleep(0.0005)
         task.cancel()

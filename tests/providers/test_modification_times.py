@@ -24,19 +24,12 @@ def test_both_forms(moment: datetime, seconds: str, date: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "1556938921.123",
-        "1556938921.123456789",
-        "2019-05-04T03:02:01.123456789Z",
-        "2019-05-04T05:02:01.123+02:00",
-    ],
+    ["1556938921.123", "1556938921.123456789", "2019-05-04T03:02:01.123456789Z", "2019-05-04T05:02:01.123+02:00"],
 )
 def test_what_rclone_wrote_is_read(text: str) -> None:
     assert times.read(text) == "2019-05-04T03:02:01.123Z"
 
 
-@pytest.mark.parametrize(
-    "text", [None, "", "yesterday", "1e9", "9" * 100, "12:30", "NaN", "2019-13-45T00:00:00Z"]
-)
+@pytest.mark.parametrize("text", [None, "", "yesterday", "1e9", "9" * 100, "12:30", "NaN", "2019-13-45T00:00:00Z"])
 def test_what_is_no_time_is_ignored(text: str | None) -> None:
     assert times.read(text) is None

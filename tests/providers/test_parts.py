@@ -133,9 +133,7 @@ async def test_results_come_in_order_and_memory_is_given_back() -> None:
     assert free(budget) == 1000
 
 
-async def test_one_upload_keeps_within_its_share_even_when_its_parts_grow(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_one_upload_keeps_within_its_share_even_when_its_parts_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "MAX_UPLOAD_MEMORY", 3200)
     budget = MemoryBudget(10**6)
     most_held = 0

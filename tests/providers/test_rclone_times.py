@@ -64,9 +64,7 @@ async def gcs(folder: Folder) -> AsyncIterator[Opened]:
     server = shared_server()
     bucket = server.make_bucket(f"bucket-{token_hex(8)}", public=True).name
     provider = GcsProvider(
-        bucket,
-        service_account_file=server.write_key_file(folder / "key.json"),
-        endpoint_url=server.address,
+        bucket, service_account_file=server.write_key_file(folder / "key.json"), endpoint_url=server.address
     )
     options = {
         "TYPE": "google cloud storage",
@@ -90,9 +88,7 @@ def run(options: dict[str, str], *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("storage", [azure_blob, azure_files, gcs])
-async def test_modification_times_are_shared_with_rclone(
-    storage: Callable[..., Any], tmp_path: Folder
-) -> None:
+async def test_modification_times_are_shared_with_rclone(storage: Callable[..., Any], tmp_path: Folder) -> None:
     async with storage(tmp_path) as (provider, options):
         place = f"T:{options.pop('PLACE')}"
         await provider.write(at("ours"), pieces(b"1"), "text/plain", WriteOptions(modified=MOMENT))

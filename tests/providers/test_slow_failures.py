@@ -57,9 +57,7 @@ async def test_a_deadline_between_two_attempts_is_reported_as_the_failure_before
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_silence_after_a_failure_is_reported_as_silence(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silence_after_a_failure_is_reported_as_silence(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, over = 0, asyncio.Event()
 
     async def fail_once(*_: object) -> web.Response:

@@ -27,9 +27,7 @@ async def nothing() -> AsyncGenerator[bytes]:
 
 
 @pytest.mark.parametrize("kind", ["s3", "gcs", "azure-blob"])
-async def test_a_refused_upload_stops_reading_before_it_is_reported(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refused_upload_stops_reading_before_it_is_reported(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reading = True
 
     async def cut(*_: Any, **__: Any) -> AsyncGenerator[UploadPart]:

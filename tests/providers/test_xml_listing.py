@@ -55,9 +55,7 @@ styles = st.builds(Style, st.sampled_from(["", "\n", "\n  ", "\r\n\t"]), st.bool
 @st.composite
 def elements(draw: st.DrawFn, style: Style, tags: list[str], depth: int) -> str:
     tag = draw(st.sampled_from(tags))
-    attributes = (
-        draw(st.sampled_from(["", ' a="1"', " a='>'", ' xml:space="preserve"'])) if style.attributes else ""
-    )
+    attributes = draw(st.sampled_from(["", ' a="1"', " a='>'", ' xml:space="preserve"'])) if style.attributes else ""
     gap = draw(st.sampled_from(["", " ", "\n"])) if style.spaced_tags else ""
     if draw(st.integers(0, 9)) == 0:
         return f"<{tag}{attributes}{gap}/>"
@@ -73,12 +71,8 @@ def elements(draw: st.DrawFn, style: Style, tags: list[str], depth: int) -> str:
 def documents(draw: st.DrawFn) -> str:
     style = draw(styles)
     inner = draw(st.lists(elements(style, WANTED + UNKNOWN, 2), max_size=8))
-    prologue = draw(
-        st.sampled_from(["", '<?xml version="1.0"?>', "<?xml version='1.0' encoding='UTF-8'?>\n"])
-    )
-    space = draw(
-        st.sampled_from(["", ' xmlns="http://s3.amazonaws.com/doc/2006-03-01/"', ' ServiceEndpoint="x"'])
-    )
+    prologue = draw(st.sampled_from(["", '<?xml version="1.0"?>', "<?xml version='1.0' encoding='UTF-8'?>\n"]))
+    space = draw(st.sampled_from(["", ' xmlns="http://s3.amazonaws.com/doc/2006-03-01/"', ' ServiceEndpoint="x"']))
     root = draw(st.sampled_from(["ListBucketResult", "EnumerationResults", "R"]))
     ending = draw(st.sampled_from(["", "\n"]))
     return f"{prologue}<{root}{space}>{style.space.join(['', *inner, ''])}</{root}>{ending}"

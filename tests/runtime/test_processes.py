@@ -14,13 +14,7 @@ def test_what_a_name_says_about_its_process() -> None:
     machine, process, started = mine.split("-")
     # Process ids are used again.
     assert processes.state_of(f"{machine}-{process}-{int(started) + 1}-0123") is ProcessState.ENDED
-    for unknown in (
-        f"0{machine}-{process}-{started}-0123",
-        "0123" * 8,
-        "",
-        "--",
-        f"{machine}-{'9' * 40}-1-0",
-    ):
+    for unknown in (f"0{machine}-{process}-{started}-0123", "0123" * 8, "", "--", f"{machine}-{'9' * 40}-1-0"):
         assert processes.state_of(unknown) is ProcessState.UNKNOWN
     assert processes.state_of(f"{machine}-{1}-0-0123") is ProcessState.ENDED
 

@@ -104,9 +104,7 @@ async def test_all_hear_of_a_failure_and_the_next_one_tries_again() -> None:
     async def fail() -> int:
         raise ValueError("no")
 
-    outcomes = await asyncio.gather(
-        *(single_flight.run("key", fail) for _ in range(3)), return_exceptions=True
-    )
+    outcomes = await asyncio.gather(*(single_flight.run("key", fail) for _ in range(3)), return_exceptions=True)
     assert [str(outcome) for outcome in outcomes] == ["no"] * 3
     with pytest.raises(ValueError, match="no"):
         await single_flight.run("key", fail)

@@ -31,10 +31,7 @@ def test_the_locks_of_files_are_left_alone(tmp_path: Path, kind: str) -> None:
     path.touch()
 
     def is_free() -> bool:
-        return (
-            subprocess.run([sys.executable, "-c", _TAKE % kind, path], stderr=subprocess.DEVNULL).returncode
-            == 0
-        )
+        return subprocess.run([sys.executable, "-c", _TAKE % kind, path], stderr=subprocess.DEVNULL).returncode == 0
 
     with path.open("r+b") as file:
         getattr(fcntl, kind)(file, fcntl.LOCK_EX)

@@ -55,9 +55,7 @@ def test_it_is_kept_until_it_ends_soon(tmp_path: Path, pair: Certificate) -> Non
     folder = tmp_path / "tls"
     assert self_signed(folder, "192.0.2.7") == pair
     assert self_signed(folder, "192.0.2.7", NOW + LIFETIME - timedelta(days=31)) == pair
-    assert (
-        self_signed(folder, "192.0.2.7", NOW + LIFETIME - timedelta(days=29)).fingerprint != pair.fingerprint
-    )
+    assert self_signed(folder, "192.0.2.7", NOW + LIFETIME - timedelta(days=29)).fingerprint != pair.fingerprint
 
 
 def test_a_new_address_needs_a_new_one(tmp_path: Path, pair: Certificate) -> None:

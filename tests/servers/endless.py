@@ -27,9 +27,7 @@ class Shape:
 
 SHAPES: Mapping[str, Shape] = {
     "tokens that alternate": Shape(lambda n: [f"{n:06}"], lambda n: "odd" if n % 2 else "even"),
-    "tokens that alternate, the same names": Shape(
-        lambda n: ["a", "b"], lambda n: "odd" if n % 2 else "even"
-    ),
+    "tokens that alternate, the same names": Shape(lambda n: ["a", "b"], lambda n: "odd" if n % 2 else "even"),
     "fresh tokens, the same names": Shape(lambda n: ["a", "b"], lambda n: f"token-{n}"),
     "fresh tokens, nothing else": Shape(lambda n: [], lambda n: f"token-{n}"),
 }
@@ -51,12 +49,7 @@ class EndlessService:
         """Of a connection of each kind."""
         azure = {"account-url": f"{self.url}/account", "account-key": KEY}
         return {
-            "s3": {
-                "bucket": "bucket",
-                "endpoint-url": self.url,
-                "access-key-id": "k",
-                "secret-access-key": "s",
-            },
+            "s3": {"bucket": "bucket", "endpoint-url": self.url, "access-key-id": "k", "secret-access-key": "s"},
             "gcs": {"bucket": "bucket", "endpoint-url": self.url, "anonymous": "true"},
             "azure-blob": {"container": "container", **azure},
             "azure-files": {"share": "share", **azure},

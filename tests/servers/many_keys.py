@@ -33,9 +33,7 @@ class ManyKeys:
         if request.method != "GET" or request.path.strip("/") != "bucket":
             return _refused(404, "NoSuchKey") if request.method != "PUT" else _refused(403, "AccessDenied")
         if "uploads" in request.query:
-            return _xml(
-                "<ListMultipartUploadsResult><IsTruncated>false</IsTruncated></ListMultipartUploadsResult>"
-            )
+            return _xml("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated></ListMultipartUploadsResult>")
         if request.query.get("list-type") != "2":
             return _refused(400, "InvalidArgument")
         return self._page(request.query)
@@ -72,9 +70,7 @@ class ManyKeys:
         """The position of the first key that is greater than all with the prefix."""
         return bisect_left(self._keys, prefix[:-1].encode() + bytes([ord(prefix[-1]) + 1]), key=str.encode)
 
-    def _listed(
-        self, query: Mapping[str, str], keys: list[str], folders: list[str], token: str
-    ) -> web.Response:
+    def _listed(self, query: Mapping[str, str], keys: list[str], folders: list[str], token: str) -> web.Response:
         encoded = query.get("encoding-type") == "url"
 
         def text(key: str) -> str:
@@ -85,9 +81,7 @@ class ManyKeys:
             '<ETag>"d41d8cd98f00b204e9800998ecf8427e"</ETag><Size>0</Size></Contents>'
             for key in keys
         )
-        prefixes = "".join(
-            f"<CommonPrefixes><Prefix>{text(each)}</Prefix></CommonPrefixes>" for each in folders
-        )
+        prefixes = "".join(f"<CommonPrefixes><Prefix>{text(each)}</Prefix></CommonPrefixes>" for each in folders)
         encoding = "<EncodingType>url</EncodingType>" if encoded else ""
         more = f"<NextContinuationToken>{escape(token)}</NextContinuationToken>" if token else ""
         return _xml(

@@ -241,9 +241,7 @@ async def _head(reader: asyncio.StreamReader) -> tuple[str, list[tuple[str, str]
     return first, [(name.strip(), value.strip()) for name, _, value in pairs]
 
 
-async def _body(
-    reader: asyncio.StreamReader, headers: Mapping[str, str], *, until_end: bool = False
-) -> bytes:
+async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str], *, until_end: bool = False) -> bytes:
     if "chunked" in headers.get("transfer-encoding", ""):
         pieces = []
         while size := int((await reader.readline()).split(b";")[0], 16):
@@ -268,12 +266,7 @@ async def _slow_body(reader: asyncio.StreamReader, headers: Mapping[str, str], r
 
 
 def _written(reply: Reply, method: str) -> bytes:
-    hidden = (
-        "connection",
-        "transfer-encoding",
-        "keep-alive",
-        *(() if method == "HEAD" else ("content-length",)),
-    )
+    hidden = ("connection", "transfer-encoding", "keep-alive", *(() if method == "HEAD" else ("content-length",)))
     lines = [f"HTTP/1.1 {reply.status} Told"]
     lines += [f"{name}: {value}" for name, value in reply.headers.items() if name.lower() not in hidden]
     if method != "HEAD":

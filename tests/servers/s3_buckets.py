@@ -39,7 +39,5 @@ async def remove_buckets(options: Mapping[str, str], buckets: Iterable[str]) -> 
                     await client.delete_object(Bucket=bucket, Key=found["Key"])
             uploads = await client.list_multipart_uploads(Bucket=bucket)
             for upload in uploads.get("Uploads", []):
-                await client.abort_multipart_upload(
-                    Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"]
-                )
+                await client.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
             await client.delete_bucket(Bucket=bucket)

@@ -158,11 +158,7 @@ def test_a_limit_is_named_whatever_is_wrong(home: Path, value: str) -> None:
 
 
 def test_every_mistake_is_named_at_once_with_its_line(home: Path) -> None:
-    text = (
-        "# settings\n"
-        + properties()
-        + "server.prot=80\nserver.port = \\\n  80x\nlog.level=info\nlog.level=debug\n"
-    )
+    text = "# settings\n" + properties() + "server.prot=80\nserver.port = \\\n  80x\nlog.level=info\nlog.level=debug\n"
     assert mistakes(home, text, workers="0") == [
         "--workers: must be a whole number from 1 to 256",
         "application.properties:4: server.prot: is not a setting; did you mean server.port?",
@@ -175,9 +171,7 @@ def test_what_must_be_set_is_missed(home: Path) -> None:
     (mistake,) = mistakes(home, "")
     assert "neither database.url nor security.client-id is set" in mistake
     assert "if this node shares a database, set PORTICO_DATABASE_URL" in mistake
-    assert mistakes(home, "security.client-id=a") == [
-        "application.properties: security.client-secret is not set"
-    ]
+    assert mistakes(home, "security.client-id=a") == ["application.properties: security.client-secret is not set"]
 
 
 def test_a_database_url_that_cannot_be_read_is_the_only_mistake(home: Path) -> None:
@@ -277,9 +271,7 @@ def test_a_mistake_in_such_a_file_names_it(
 
 
 def test_a_value_and_a_file_at_once_are_refused(home: Path) -> None:
-    with pytest.raises(
-        SettingsError, match="PORTICO_LOG_LEVEL_FILE: is set together with PORTICO_LOG_LEVEL;"
-    ):
+    with pytest.raises(SettingsError, match="PORTICO_LOG_LEVEL_FILE: is set together with PORTICO_LOG_LEVEL;"):
         load(home, {"PORTICO_LOG_LEVEL": "info", "PORTICO_LOG_LEVEL_FILE": "/run/level"})
 
 

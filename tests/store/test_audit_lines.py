@@ -56,9 +56,7 @@ async def restore_table(database: Database) -> None:
     await database.execute(text("ALTER TABLE away RENAME TO audit_lines"))
 
 
-async def test_required_lines_are_there_when_the_call_returns(
-    database: Database, required: DatabaseAudit
-) -> None:
+async def test_required_lines_are_there_when_the_call_returns(database: Database, required: DatabaseAudit) -> None:
     await required.check()
     await required.begin(line())
     assert await outcomes(database) == [("delete", "begun")]

@@ -136,9 +136,7 @@ async def test_a_backup_is_of_one_moment_and_nobody_waits_for_it(filled: str, tm
     assert counts["audit_lines"] == 10
 
 
-async def test_a_database_with_rows_is_replaced_only_if_wanted(
-    filled: str, database: Database, other_url: str
-) -> None:
+async def test_a_database_with_rows_is_replaced_only_if_wanted(filled: str, database: Database, other_url: str) -> None:
     migrate(other_url)
     async with dump.read(other_url) as nothing:
         with pytest.raises(NotEmpty, match=r"it has rows in audit_lines \(10\), cluster \(1\)"):
@@ -167,9 +165,7 @@ async def test_older_databases_and_older_content_are_refused_with_the_commit_tha
     filled: str, database: Database, other_url: str
 ) -> None:
     async with dump.read(filled) as found:
-        with pytest.raises(
-            NotPossible, match=r"backup is too old .*\(schema 0009\): .* restore it with commit "
-        ):
+        with pytest.raises(NotPossible, match=r"backup is too old .*\(schema 0009\): .* restore it with commit "):
             await load(other_url, Content("0009", found.batches))
     await database.execute(text("UPDATE alembic_version SET version_num = '0009'"))
     with pytest.raises(NotPossible, match=r"is too old .*\(schema 0009\)"):
@@ -177,9 +173,7 @@ async def test_older_databases_and_older_content_are_refused_with_the_commit_tha
             pass
 
 
-async def test_newer_databases_and_newer_content_are_refused(
-    filled: str, database: Database, other_url: str
-) -> None:
+async def test_newer_databases_and_newer_content_are_refused(filled: str, database: Database, other_url: str) -> None:
     async with dump.read(filled) as found:
         with pytest.raises(NotPossible, match="newer version of Portico"):
             await load(other_url, Content("9999", found.batches))
@@ -219,9 +213,7 @@ async def test_rows_that_do_not_arrive_are_noticed(
             await load(other_url, found)
 
 
-async def test_a_database_without_tables_has_nothing_to_save(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
+async def test_a_database_without_tables_has_nothing_to_save(postgres: PostgresServer, tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
     for url in (postgres.new_database(), f"sqlite:///{tmp_path / 'empty.db'}"):
         with pytest.raises(NotPossible, match="no Portico tables yet"):

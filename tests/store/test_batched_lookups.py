@@ -23,9 +23,7 @@ class Gate(Database):
         self.queries = 0
         self.failure: Exception | None = None
 
-    async def fetch(
-        self, query: Executable, parameters: Parameters = None, **options: Any
-    ) -> Sequence[AnyRow]:
+    async def fetch(self, query: Executable, parameters: Parameters = None, **options: Any) -> Sequence[AnyRow]:
         self.queries += 1
         await self.open.wait()
         if self.failure:
@@ -35,9 +33,7 @@ class Gate(Database):
 
 @pytest.fixture
 async def gate(database: Database, url: str) -> Gate:
-    await database.execute(
-        insert(cluster), [{"name": f"n{number}", "value": str(number)} for number in range(50)]
-    )
+    await database.execute(insert(cluster), [{"name": f"n{number}", "value": str(number)} for number in range(50)])
     return Gate(url)
 
 

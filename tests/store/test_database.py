@@ -99,9 +99,7 @@ EMPTIED = {
 
 
 @pytest.mark.parametrize("how", EMPTIED)
-async def test_an_emptied_database_of_a_gateway_that_was_set_up_is_refused(
-    tmp_path: pathlib.Path, how: str
-) -> None:
+async def test_an_emptied_database_of_a_gateway_that_was_set_up_is_refused(tmp_path: pathlib.Path, how: str) -> None:
     file, mark = tmp_path / "portico.db", tmp_path / ".set-up"
     mark.touch()
     if how != "missing":
@@ -186,9 +184,7 @@ class TestSqlite:
     def file(self, migrated_file: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
         return pathlib.Path(shutil.copy(migrated_file, tmp_path / "portico.db"))
 
-    async def test_a_locked_database_can_be_read_but_is_unavailable_to_writers(
-        self, file: pathlib.Path
-    ) -> None:
+    async def test_a_locked_database_can_be_read_but_is_unavailable_to_writers(self, file: pathlib.Path) -> None:
         database = Database(f"sqlite:///{file}", wait=0.1)
         holder = sqlite3.connect(file, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
@@ -226,9 +222,7 @@ class TestSqlite:
         database = Database(f"sqlite:///{file}", wait=0.1)
         holder = sqlite3.connect(file, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
-        outcomes = await asyncio.gather(
-            *(add_connection(database, f"n{n}") for n in range(30)), return_exceptions=True
-        )
+        outcomes = await asyncio.gather(*(add_connection(database, f"n{n}") for n in range(30)), return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {Unavailable}
         holder.close()
         await add_connection(database, "after")
@@ -247,9 +241,7 @@ class TestSqlite:
         assert await names(database) == {"next"}
         await database.close()
 
-    async def test_a_cancelled_writer_behind_a_lock_leaves_no_lock_of_its_own(
-        self, file: pathlib.Path
-    ) -> None:
+    async def test_a_cancelled_writer_behind_a_lock_leaves_no_lock_of_its_own(self, file: pathlib.Path) -> None:
         database = Database(f"sqlite:///{file}", wait=2)
         holder = sqlite3.connect(file, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")

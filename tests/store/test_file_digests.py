@@ -69,9 +69,7 @@ async def test_concurrent_uploads_are_recorded_together(
         return await execute(statement, rows)
 
     monkeypatch.setattr(database, "execute", spy)
-    await asyncio.gather(
-        *(digests.record("local", [(str(n % 50), file(str(n)), DIGEST)]) for n in range(100))
-    )
+    await asyncio.gather(*(digests.record("local", [(str(n % 50), file(str(n)), DIGEST)]) for n in range(100)))
     assert sum(batches) in range(50, 101)
     assert len(batches) < 50
     page = {str(n): file(str(n + 50)) for n in range(50)}

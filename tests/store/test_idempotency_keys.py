@@ -85,17 +85,13 @@ async def test_of_many_one_runs(database: Database) -> None:
     await claim.answer(b"")
 
 
-async def test_a_request_that_changed_nothing_leaves_nothing(
-    keys: IdempotencyKeys, database: Database
-) -> None:
+async def test_a_request_that_changed_nothing_leaves_nothing(keys: IdempotencyKeys, database: Database) -> None:
     await (await claimed(keys)).give_up(begun=False)
     assert await rows(database) == 0
     assert not (await claimed(keys)).repeated
 
 
-async def test_a_request_that_was_interrupted_is_repeated_with_its_notes(
-    keys: IdempotencyKeys, clock: Any
-) -> None:
+async def test_a_request_that_was_interrupted_is_repeated_with_its_notes(keys: IdempotencyKeys, clock: Any) -> None:
     first = await claimed(keys)
     began = first.first_at
     assert await first.note({"/a": "/a (1)"})
@@ -129,9 +125,7 @@ async def test_an_owner_that_vanished_on_another_machine_is_waited_for(
     assert await keys.claim(KEY, REQUEST, SCOPE, ACTOR) == Answered(b"done", SCOPE)
 
 
-async def test_an_owner_that_was_suspended_goes_on_if_nobody_took_over(
-    keys: IdempotencyKeys, clock: Any
-) -> None:
+async def test_an_owner_that_was_suspended_goes_on_if_nobody_took_over(keys: IdempotencyKeys, clock: Any) -> None:
     claim = await claimed(keys)
     await vanish(claim)
     clock.advance(2 * LIFETIME.total_seconds())
@@ -142,9 +136,7 @@ async def test_an_owner_that_was_suspended_goes_on_if_nobody_took_over(
 async def test_an_owner_that_ended_on_this_machine_is_noticed_at_once(
     keys: IdempotencyKeys, database: Database, clock: Any
 ) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
         name = processes.name_of.__wrapped__(process.pid)
         await vanish(await claimed(keys))
         await database.execute(update(idempotency_keys).values(owner=f"{name}-0123"))

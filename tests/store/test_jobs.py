@@ -13,17 +13,7 @@ from portico.runtime import processes
 from portico.runtime.processes import ProcessState
 from portico.runtime.progress_counter import ProgressCounter
 from portico.store.database import Database
-from portico.store.jobs import (
-    CANCELLED,
-    DONE,
-    INTERRUPTED,
-    KEPT,
-    LIFETIME,
-    RUNNING,
-    JobRecord,
-    JobRecords,
-    OwnedJob,
-)
+from portico.store.jobs import CANCELLED, DONE, INTERRUPTED, KEPT, LIFETIME, RUNNING, JobRecord, JobRecords, OwnedJob
 from portico.store.tables import jobs
 from portico.store.users import User
 
@@ -45,9 +35,7 @@ def other_node(database: Database) -> JobRecords:
 @pytest.fixture
 def record(alice: User, database: Database) -> JobRecord:
     now = database.now()
-    return JobRecord(
-        "a" * 32, alice.id, str(alice.id), "copy", RUNNING, "/a", "/b", 0, 0, None, None, "id", now, None
-    )
+    return JobRecord("a" * 32, alice.id, str(alice.id), "copy", RUNNING, "/a", "/b", 0, 0, None, None, "id", now, None)
 
 
 async def test_progress_and_outcome_are_seen_by_others(
@@ -157,10 +145,7 @@ async def test_the_sweep_forgets_after_a_day(
     await job.let_go()
     clock.advance(LIFETIME.total_seconds() + 1)
     await other_node.sweep()
-    assert {row.id: row.state for row in await database.fetch(select(jobs))} == {
-        record.id: DONE,
-        lost.id: INTERRUPTED,
-    }
+    assert {row.id: row.state for row in await database.fetch(select(jobs))} == {record.id: DONE, lost.id: INTERRUPTED}
     clock.advance(KEPT.total_seconds() - 1)
     await other_node.sweep()
     assert [row.id for row in await database.fetch(select(jobs))] == [lost.id]

@@ -58,9 +58,7 @@ async def test_a_lease_ends_with_its_owner_who_is_fenced_off(one: Leases, two: L
 async def test_a_lease_of_a_process_that_ended_on_this_machine_ends_at_once(
     one: Leases, two: Leases, database: Database
 ) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
         name = processes.name_of.__wrapped__(process.pid)
         lost = await one.acquire("sweep")
         assert lost

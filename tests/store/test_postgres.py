@@ -171,15 +171,11 @@ async def test_a_role_that_may_not_write_is_unavailable_and_not_ready(
         await is_current(reader)
 
 
-async def test_a_table_that_is_missing_is_unavailable_and_not_ready(
-    database: Database, pool: ConnectionPool
-) -> None:
+async def test_a_table_that_is_missing_is_unavailable_and_not_ready(database: Database, pool: ConnectionPool) -> None:
     await database.execute(text("ALTER TABLE access_tokens RENAME TO lost"))
     with pytest.raises(Misconfigured) as error:
         await database.fetch(select(access_tokens))
-    assert 'lacks a table or column of Portico (relation "access_tokens" does not exist)' in (
-        error.value.cause or ""
-    )
+    assert 'lacks a table or column of Portico (relation "access_tokens" does not exist)' in (error.value.cause or "")
     assert "SELECT" not in (error.value.cause or "")
     assert await faults(database, pool) == {"schema": "missing: access_tokens"}
     await database.execute(text("ALTER TABLE users DROP COLUMN root"))
@@ -204,9 +200,7 @@ async def test_readiness_does_not_wait_as_long_as_requests(
 
 
 @pytest.mark.parametrize("silent", [False, True])
-async def test_of_several_hosts_one_that_answers_is_used(
-    url: str, postgres: PostgresServer, silent: bool
-) -> None:
+async def test_of_several_hosts_one_that_answers_is_used(url: str, postgres: PostgresServer, silent: bool) -> None:
     with ExitStack() as stack:
         listener = stack.enter_context(closing(socket.create_server(("127.0.0.1", 0))))
         other = listener.getsockname()[1]
@@ -226,9 +220,7 @@ async def test_a_restart_breaks_no_request(fragile: Database, own_server: Postgr
     assert await fragile.execute(text("CREATE TABLE IF NOT EXISTS after_restart (id int)")) is not None
 
 
-async def test_a_read_whose_connection_breaks_is_tried_again(
-    fragile: Database, own_server: PostgresServer
-) -> None:
+async def test_a_read_whose_connection_breaks_is_tried_again(fragile: Database, own_server: PostgresServer) -> None:
     reading = asyncio.create_task(fragile.fetch(text("SELECT pg_sleep(0.5), 7 AS answer")))
     await _under_way(own_server, "pg_sleep(0.5)")
     own_server.execute(
@@ -242,9 +234,7 @@ async def test_a_server_that_hangs_is_unavailable_and_used_again(own_server: Pos
     await database.fetch(text("SELECT 1"))
     own_server.freeze()
     try:
-        outcomes = await asyncio.gather(
-            *(database.fetch(text("SELECT 1")) for _ in range(12)), return_exceptions=True
-        )
+        outcomes = await asyncio.gather(*(database.fetch(text("SELECT 1")) for _ in range(12)), return_exceptions=True)
     finally:
         own_server.thaw()
     assert all(isinstance(outcome, Unavailable) for outcome in outcomes)

@@ -18,14 +18,7 @@ from portico.model.errors import NotPossible, Unavailable
 from portico.operations.readiness import Readiness
 from portico.store import schema as schema_changes
 from portico.store.database import Database
-from portico.store.schema import (
-    LockLimits,
-    Migration,
-    is_current,
-    migrate,
-    newest_revision,
-    oldest_revision,
-)
+from portico.store.schema import LockLimits, Migration, is_current, migrate, newest_revision, oldest_revision
 from portico.store.tables import metadata, users
 
 from ..servers.postgres import PostgresServer
@@ -79,9 +72,7 @@ async def test_an_older_database_is_refused_with_the_commit_that_migrates_it(
     database: Database, url: str, revision: str
 ) -> None:
     await _pretend(database, revision, None)
-    sentence = (
-        rf"is too old for this version of Portico \(schema {revision}\): migrate .* commit [0-9a-f]{{7}}, "
-    )
+    sentence = rf"is too old for this version of Portico \(schema {revision}\): migrate .* commit [0-9a-f]{{7}}, "
     with pytest.raises(NotPossible, match=sentence):
         await is_current(database)
     with pytest.raises(NotPossible, match=sentence):
@@ -104,9 +95,7 @@ async def _pretend(database: Database, revision: str, oldest_code: str | None) -
             await transaction.execute(text(f"INSERT INTO cluster VALUES ('oldest-code', '{oldest_code}')"))
 
 
-async def test_a_newer_schema_that_allows_this_code_is_used_and_not_changed(
-    database: Database, url: str
-) -> None:
+async def test_a_newer_schema_that_allows_this_code_is_used_and_not_changed(database: Database, url: str) -> None:
     await _pretend(database, "9999", newest_revision())
     assert await is_current(database)
     assert migrate(url) == Migration("9999", "9999")

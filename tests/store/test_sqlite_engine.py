@@ -38,9 +38,7 @@ def used(sync_engine: Engine) -> int:
     return sync_engine.pool.checkedout()
 
 
-async def paused(
-    engine: SqliteEngine, sync_engine: Engine, at: str
-) -> tuple[asyncio.Task[Any], threading.Event]:
+async def paused(engine: SqliteEngine, sync_engine: Engine, at: str) -> tuple[asyncio.Task[Any], threading.Event]:
     """A query whose thread waits at an event of SQLAlchemy, and what lets it go on."""
     begun, may_end = threading.Event(), threading.Event()
 

@@ -21,10 +21,7 @@ ID = "0" * 32
 @pytest.fixture
 async def nodes(database: Database, connections: Connections) -> tuple[Uploads, Uploads]:
     times = {"lifetime": timedelta(milliseconds=500), "renewal": timedelta(milliseconds=100)}
-    nodes = (
-        Uploads(database, Sealed(bytes(32)), "one", **times),
-        Uploads(database, Sealed(bytes(32)), "two", **times),
-    )
+    nodes = (Uploads(database, Sealed(bytes(32)), "one", **times), Uploads(database, Sealed(bytes(32)), "two", **times))
     record = UploadRecord(ID, None, "local", OPEN, "/file", 10, 0, b"{}", b"state", 0, 2**50)
     await nodes[0].add(record)
     return nodes
@@ -41,9 +38,7 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_an_owner_that_still_works_is_waited_for(
-    nodes: tuple[Uploads, Uploads], database: Database
-) -> None:
+async def test_an_owner_that_still_works_is_waited_for(nodes: tuple[Uploads, Uploads], database: Database) -> None:
     order: list[str] = []
 
     async def newer() -> None:
@@ -72,9 +67,7 @@ async def test_an_owner_that_still_works_is_waited_for(
     assert order == ["older", "newer"]
 
 
-async def test_an_owner_that_was_taken_over_saves_nothing(
-    nodes: tuple[Uploads, Uploads], database: Database
-) -> None:
+async def test_an_owner_that_was_taken_over_saves_nothing(nodes: tuple[Uploads, Uploads], database: Database) -> None:
     async with nodes[0].claimed(ID) as claim:
         assert claim
         await database.execute(update(table).values(owned_until=0, owner="suspended"))

@@ -70,9 +70,7 @@ async def test_an_upload_of_a_process_that_died_is_found_a_day_later(
     assert await expired(database) == [b"state"]
 
 
-async def test_the_last_state_is_recorded_and_renewed(
-    logs: UploadLogs, database: Database, clock: Clock
-) -> None:
+async def test_the_last_state_is_recorded_and_renewed(logs: UploadLogs, database: Database, clock: Clock) -> None:
     record = await logs.of("local").begin("file", b"first")
     record.update(b"second")
     record.update(b"third")
@@ -119,9 +117,7 @@ async def swept(database: Database, connections: Connections) -> None:
     await pool.close()
 
 
-async def test_a_record_of_another_key_is_removed(
-    connections: Connections, database: Database, clock: Clock
-) -> None:
+async def test_a_record_of_another_key_is_removed(connections: Connections, database: Database, clock: Clock) -> None:
     await (await UploadLogs(database, Sealed(b"x" * 32), "node").of("local").begin("file", b"state")).leave()
     clock.advance(DAY)
     await swept(database, connections)
@@ -129,11 +125,7 @@ async def test_a_record_of_another_key_is_removed(
 
 
 async def test_a_sweep_abandons_what_has_expired(
-    connections: Connections,
-    database: Database,
-    logs: UploadLogs,
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
+    connections: Connections, database: Database, logs: UploadLogs, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     abandoned: list[bytes] = []
     errors: list[PorticoError] = [ProviderUnavailable("Not now.", retry_after=1)]
@@ -173,11 +165,7 @@ async def test_a_sweep_abandons_what_has_expired(
 
 
 async def test_why_uploads_are_not_swept_is_logged_once(
-    connections: Connections,
-    database: Database,
-    logs: UploadLogs,
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
+    connections: Connections, database: Database, logs: UploadLogs, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: Any, **__: Any) -> None:
         raise ProviderUnavailable("Not now.", retry_after=1)

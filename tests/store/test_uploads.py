@@ -188,9 +188,7 @@ LINK = "1" * 16
 RECORD = UploadRecord("", None, "store", OPEN, "/a", 10, 0, b"{}", b"state", 0, 2**50)
 
 
-async def test_a_burst_of_uploads_passes_exactly_the_limit(
-    node: Uploads, other_node: Uploads, alice: User
-) -> None:
+async def test_a_burst_of_uploads_passes_exactly_the_limit(node: Uploads, other_node: Uploads, alice: User) -> None:
     async def add(number: int) -> Scope | None:
         record = replace(RECORD, id=f"{number:032x}", user_id=alice.id)
         return await (node, other_node)[number % 2].add(record, {Scope.USER: 3})

@@ -34,16 +34,9 @@ async def send_by_tus_js(port: int, gateway: TunedGateway, file: Path, **options
 
 
 def send_by_tuspy(
-    port: int,
-    gateway: TunedGateway,
-    file: Path,
-    chunk: int,
-    metadata: Mapping[str, str],
-    checksum: bool = False,
+    port: int, gateway: TunedGateway, file: Path, chunk: int, metadata: Mapping[str, str], checksum: bool = False
 ) -> None:
-    client = tuspy.TusClient(
-        f"http://127.0.0.1:{port}{UPLOADS}", headers={"Authorization": f"Bearer {gateway.token}"}
-    )
+    client = tuspy.TusClient(f"http://127.0.0.1:{port}{UPLOADS}", headers={"Authorization": f"Bearer {gateway.token}"})
     with file.open("rb") as stream:
         uploader = client.uploader(
             file_stream=stream,

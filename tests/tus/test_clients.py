@@ -84,9 +84,7 @@ async def test_parallel_parts_of_tus_js(kind: str, tmp_path: Path) -> None:
 async def test_checksums_of_tuspy(tmp_path: Path) -> None:
     async with running(tmp_path, "local") as (gateway, storage):
         file, digest = made(tmp_path, 3 * MIB)
-        await asyncio.to_thread(
-            send_by_tuspy, gateway.port, gateway, file, MIB, {"folder": "checked"}, checksum=True
-        )
+        await asyncio.to_thread(send_by_tuspy, gateway.port, gateway, file, MIB, {"folder": "checked"}, checksum=True)
         await assert_stored(gateway, storage, "checked", digest)
 
 
@@ -102,9 +100,7 @@ async def test_a_gateway_that_is_killed_again_and_again(kind: str, tmp_path: Pat
     async with running(tmp_path, kind) as (gateway, storage):
         file, digest = made(tmp_path, 3 * storage.part + 99)
         sending = asyncio.create_task(
-            send_by_tus_js(
-                gateway.port, gateway, file, metadata={"folder": "killed"}, chunkSize=storage.part // 2
-            )
+            send_by_tus_js(gateway.port, gateway, file, metadata={"folder": "killed"}, chunkSize=storage.part // 2)
         )
         seen = 0
         for _ in range(3):

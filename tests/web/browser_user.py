@@ -53,8 +53,7 @@ class BrowserUser:
         loud = [
             line
             for line in self.noise
-            if not self._is_closed_connection(line)
-            and not any(self._is_refusal(line, what) for what in self._expected)
+            if not self._is_closed_connection(line) and not any(self._is_refusal(line, what) for what in self._expected)
         ]
         assert not loud, f"the console was not silent: {loud}"
 

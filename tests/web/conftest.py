@@ -66,15 +66,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     gateway.start()
     for name, rights in OTHERS.items():
         gateway.command(
-            "user",
-            "add",
-            name,
-            "--root",
-            "/web",
-            "--rights",
-            rights,
-            "--password-stdin",
-            stdin=PASSWORD + "\n",
+            "user", "add", name, "--root", "/web", "--rights", rights, "--password-stdin", stdin=PASSWORD + "\n"
         )
     yield gateway
     gateway.kill()
@@ -100,9 +92,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     contexts: list[BrowserContext] = []
     users: list[BrowserUser] = []
 
-    def begin(
-        gateway: Gateway, address: str = "/", *, signed_in: bool = False, **options: object
-    ) -> BrowserUser:
+    def begin(gateway: Gateway, address: str = "/", *, signed_in: bool = False, **options: object) -> BrowserUser:
         usual = {"locale": "en-GB", "viewport": {"width": 1280, "height": 800}}
         context = browser.new_context(**{**usual, **options})  # type: ignore[arg-type]
         context.set_default_timeout(PATIENCE)

@@ -13,9 +13,7 @@ from .conftest import OpenPage
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
-def test_a_journey_by_keyboard_alone(
-    open_page: OpenPage, gateway: Gateway, root: Path, tmp_path: Path
-) -> None:
+def test_a_journey_by_keyboard_alone(open_page: OpenPage, gateway: Gateway, root: Path, tmp_path: Path) -> None:
     """Upload a folder, find it, rename it, download a file from it."""
     (tmp_path / "holiday").mkdir()
     (tmp_path / "holiday" / "day 1.txt").write_text("sun")
@@ -97,9 +95,7 @@ def test_single_letters_can_be_switched_off(user: BrowserUser) -> None:
     ("size", "scheme"),
     [("desktop", "light"), ("phone", "dark"), pytest.param("desktop", "dark", marks=pytest.mark.thorough)],
 )
-def test_axe_finds_nothing_serious(
-    open_page: OpenPage, gateway: Gateway, root: Path, size: str, scheme: str
-) -> None:
+def test_axe_finds_nothing_serious(open_page: OpenPage, gateway: Gateway, root: Path, size: str, scheme: str) -> None:
     (root / "folder").mkdir()
     (root / "picture.png").write_bytes(b"")
     for number in range(30):

@@ -74,9 +74,7 @@ def test_an_invitation_a_password_sessions_and_keys(
     script = re.findall(r'= "(.*?)"', httpx2.get(f"{gateway.url}/config.js", trust_env=False).text)
     for _ in range(2):
         headers = {"User-Agent": "backup-script/2"}
-        httpx2.post(
-            f"{gateway.url}/backend/login", data=form, auth=tuple(script), headers=headers, trust_env=False
-        )
+        httpx2.post(f"{gateway.url}/backend/login", data=form, auth=tuple(script), headers=headers, trust_env=False)
     user.press("ArrowRight", "ArrowLeft")
     ends = user.dialog.get_by_role("button", name="End the session of backup-script/2")
     expect(ends).to_have_count(2)
@@ -96,9 +94,7 @@ def test_an_invitation_a_password_sessions_and_keys(
     user.dialog.get_by_label("Allowed addresses").fill("127.0.0.0/8, ::1")
     user.press("Enter")
     key = user.dialog.locator(".made-key code").text_content() or ""
-    answer = httpx2.get(
-        f"{gateway.url}/backend/session", headers={"Authorization": f"Bearer {key}"}, trust_env=False
-    )
+    answer = httpx2.get(f"{gateway.url}/backend/session", headers={"Authorization": f"Bearer {key}"}, trust_env=False)
     assert answer.json()["rights"] == ["list", "download", "overwrite"]
     expect(user.dialog.locator(".credentials li")).to_contain_text("127.0.0.0/8")
     user.check_access()
@@ -150,9 +146,7 @@ def test_lines_with_a_key_work(user: BrowserUser, root: Path, tmp_path: Path) ->
     assert "found.txt" in run("bash", "-c", lines["portico"])
 
 
-def test_a_new_tab_is_signed_in_and_no_script_reads_the_refresh_token(
-    user: BrowserUser, open_page: OpenPage
-) -> None:
+def test_a_new_tab_is_signed_in_and_no_script_reads_the_refresh_token(user: BrowserUser, open_page: OpenPage) -> None:
     page = user.page
     [cookie] = session_cookies(user)
     assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/backend/login")

@@ -100,9 +100,7 @@ def test_an_invalid_address_shows_the_root_and_requests_nothing_else(user: Brows
     for address in INVALID_ADDRESSES:
         user.requests.clear()
         user.page.goto(f"{user.gateway.url}/#/{address}")
-        expect(user.page.get_by_role("alert"), address).to_contain_text(
-            "This address isn't a file or folder."
-        )
+        expect(user.page.get_by_role("alert"), address).to_contain_text("This address isn't a file or folder.")
         expect(user.row("a"), address).to_be_visible()
         assert user.page.url == f"{user.gateway.url}/#/", address
         asked = {url.removeprefix(user.gateway.url) for url in user.requests if "/backend" in url}
@@ -150,9 +148,7 @@ def test_hostile_names_are_text(open_page: OpenPage, gateway: Gateway, root: Pat
     user = open_page(gateway, signed_in=True)
     assert sorted(user.names) == sorted([*HOSTILE, "<u>folder"])
     assert user.page.locator(".grid img:not(.thumbnail), .grid b, .grid u").count() == 0
-    assert (
-        user.row(HOSTILE[2]).locator("bdi").evaluate("bdi => getComputedStyle(bdi).unicodeBidi") == "isolate"
-    )
+    assert user.row(HOSTILE[2]).locator("bdi").evaluate("bdi => getComputedStyle(bdi).unicodeBidi") == "isolate"
     for name in HOSTILE:
         user.row(name).locator(".open").click()
         expect(user.dialog.locator("pre")).to_have_text(f"the content of {name}", use_inner_text=False)

@@ -34,8 +34,7 @@ def test_comments_with_lines_of_their_own_are_left_out() -> None:
         '  /** @param {string} b */ const c = "// d";\n'
     )
     assert script == (
-        "// main.js\n{\n\nconst a = /** @type {any} */ (1); // one\n"
-        '  /** @param {string} b */ const c = "// d";\n}\n'
+        '// main.js\n{\n\nconst a = /** @type {any} */ (1); // one\n  /** @param {string} b */ const c = "// d";\n}\n'
     )
 
 
@@ -87,9 +86,7 @@ def test_other_forms_are_refused(line: str) -> None:
 
 def test_modules_that_import_each_other_are_refused() -> None:
     with pytest.raises(BundleError, match=r"a\.js imports main\.js"):
-        joined(
-            main='import { a } from "./a.js";\n', a='import { b } from "./main.js";\nexport const a = 1;\n'
-        )
+        joined(main='import { a } from "./a.js";\n', a='import { b } from "./main.js";\nexport const a = 1;\n')
 
 
 def test_a_missing_module_is_named() -> None:

@@ -48,9 +48,7 @@ def test_every_view_shows_the_name_for_what_it_is(open_page: OpenPage, gateway: 
         expect(user.dialog).to_be_hidden()
     user.open(SHOWN)
     check(user)
-    isolation = user.page.locator(".row:not([hidden]) .open bdi").evaluate(
-        "it => getComputedStyle(it).unicodeBidi"
-    )
+    isolation = user.page.locator(".row:not([hidden]) .open bdi").evaluate("it => getComputedStyle(it).unicodeBidi")
     assert isolation.startswith("isolate")
     user.choose_files(file(LIE))
     expect(user.upload_panel).to_contain_text("1 file uploaded")

@@ -87,9 +87,7 @@ def test_the_page_is_asked_for_again_and_its_files_never(gateway: Gateway) -> No
         ("", False),
     ],
 )
-def test_the_page_is_compressed_only_for_those_who_accept_it(
-    gateway: Gateway, accepted: str, is_packed: bool
-) -> None:
+def test_the_page_is_compressed_only_for_those_who_accept_it(gateway: Gateway, accepted: str, is_packed: bool) -> None:
     with gateway.client(trust_env=False) as client:
         answer = client.get("/", headers={"Accept-Encoding": accepted})
     assert answer.headers.get("Content-Encoding") == ("gzip" if is_packed else None)
@@ -138,9 +136,7 @@ def test_the_script_contains_client_id_and_secret(gateway: Gateway) -> None:
 
 def test_nothing_reads_markup_from_data() -> None:
     for script in SCRIPTS:
-        forbidden = (
-            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\(|new Function|srcdoc"
-        )
+        forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\(|new Function|srcdoc"
         assert not re.search(forbidden, script.read_text()), script.name
     page = (WEB / "index.html").read_text()
     assert not re.search(r"\son\w+=|style=|<style|javascript:|https?://", page)
@@ -163,9 +159,9 @@ def test_every_language_says_the_same(open_page: OpenPage, gateway: Gateway) -> 
     assert LANGUAGES == ["de", "en", "es", "fr", "ja"]
     used = set(re.findall(r'"(\w+)"', "".join(path.read_text() for path in SCRIPTS)))
     for key, english in texts["en"].items():
-        assert key in used or re.match(
-            r"(state|column|problem|job|share|link|access|right)_|\w+Count$", key
-        ), f"{key} is not used"
+        assert key in used or re.match(r"(state|column|problem|job|share|link|access|right)_|\w+Count$", key), (
+            f"{key} is not used"
+        )
         for code in LANGUAGES:
             text = texts[code].get(key)
             assert type(text) is type(english), (code, key)

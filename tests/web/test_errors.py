@@ -189,15 +189,11 @@ def test_a_download_of_what_has_become_a_folder_says_to_refresh(user: BrowserUse
     (root / "a.txt").mkdir()
     user.expect_refusal(409)
     user.act("a.txt", "Download")
-    expect(user.page.get_by_role("alert")).to_contain_text(
-        "A folder with this name already exists. Refresh the list"
-    )
+    expect(user.page.get_by_role("alert")).to_contain_text("A folder with this name already exists. Refresh the list")
 
 
 def test_a_path_that_is_too_deep_is_not_blamed_on_its_characters(user: BrowserUser) -> None:
-    refuse(
-        user, 400, "invalid-path", what="**/*action=MKDIR*", detail="Paths can be at most 100 levels deep."
-    )
+    refuse(user, 400, "invalid-path", what="**/*action=MKDIR*", detail="Paths can be at most 100 levels deep.")
     user.press("n")
     user.page.locator("#name-field").fill("one more")
     user.press("Enter")

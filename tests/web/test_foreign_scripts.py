@@ -20,10 +20,7 @@ CLASSIC = SCRIPT.replace('export default "ran";', "")
 
 WAYS = {
     "script": ("classic.js", "element(Object.assign(document.createElement('script'), {src: address}))"),
-    "module": (
-        "module.js",
-        "element(Object.assign(document.createElement('script'), {src: address, type: 'module'}))",
-    ),
+    "module": ("module.js", "element(Object.assign(document.createElement('script'), {src: address, type: 'module'}))"),
     "preload": (
         "module.js",
         "element(Object.assign(document.createElement('link'), {href: address, rel: 'modulepreload'}))",
@@ -32,10 +29,7 @@ WAYS = {
     "worker": ("classic.js", "worker(() => new Worker(address))"),
     "module worker": ("module.js", "worker(() => new Worker(address, {type: 'module'}))"),
     "shared worker": ("classic.js", "worker(() => new SharedWorker(address), true)"),
-    "service worker": (
-        "classic.js",
-        "navigator.serviceWorker.register(address).then(() => 'ran', error => 'refused')",
-    ),
+    "service worker": ("classic.js", "navigator.serviceWorker.register(address).then(() => 'ran', error => 'refused')"),
     "style": (
         "style.css",
         "element(Object.assign(document.createElement('link'), {href: address, rel: 'stylesheet'}))",
@@ -85,9 +79,7 @@ def test_a_users_file_does_not_run_in_the_page(open_page: OpenPage, gateway: Gat
     """With the page's policy, and without it: then the gateway refuses."""
     user = open_page(gateway, bypass_csp=not policy)
     statuses: list[int] = []
-    user.page.context.on(
-        "response", lambda answer: statuses.append(answer.status) if "ticket=" in answer.url else None
-    )
+    user.page.context.on("response", lambda answer: statuses.append(answer.status) if "ticket=" in answer.url else None)
     for way, (name, code) in WAYS.items():
         assert inject(user.page, ticket(gateway, name), code) == "refused", way
         assert user.page.evaluate("globalThis.ran") is None, way
@@ -102,9 +94,7 @@ def test_the_ways_run_what_is_the_pages_own(open_page: OpenPage, gateway: Gatewa
     scripts = {"/classic-probe.js": CLASSIC, "/module-probe.js": SCRIPT}
     user.page.context.route(
         "**/*-probe.js",
-        lambda route: route.fulfill(
-            body=scripts[urlsplit(route.request.url).path], content_type="text/javascript"
-        ),
+        lambda route: route.fulfill(body=scripts[urlsplit(route.request.url).path], content_type="text/javascript"),
     )
     for way in ("script", "module", "import", "worker", "module worker"):
         name, code = WAYS[way]

@@ -96,9 +96,7 @@ def test_progress_reload_and_cancel(open_page: OpenPage, gateway: Gateway, root:
 
 
 @pytest.mark.parametrize("state", ["done", "cancelled"])
-def test_a_deletion_is_undone_after_a_reload(
-    open_page: OpenPage, gateway: Gateway, root: Path, state: str
-) -> None:
+def test_a_deletion_is_undone_after_a_reload(open_page: OpenPage, gateway: Gateway, root: Path, state: str) -> None:
     (root / "large").mkdir()
     user = open_page(gateway)
     slow = SlowGateway(user.page)

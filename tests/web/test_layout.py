@@ -39,9 +39,7 @@ def sign_in(user: BrowserUser) -> BrowserUser:
         *(pytest.param(each, marks=pytest.mark.thorough) for each in ("en-US", "en-GB", "es-ES", "fr-FR")),
     ],
 )
-def test_everything_fits_in_every_language(
-    open_page: OpenPage, gateway: Gateway, root: Path, locale: str
-) -> None:
+def test_everything_fits_in_every_language(open_page: OpenPage, gateway: Gateway, root: Path, locale: str) -> None:
     for month in range(12):
         file = root / f"{month}.txt"
         file.write_bytes(bytes(123_456))
@@ -110,9 +108,7 @@ def test_keys_are_named_as_on_the_keyboard(open_page: OpenPage, gateway: Gateway
     expect(user.page.locator(".menu kbd").last).to_have_text("Entf")
 
 
-def test_header_and_content_are_in_line_on_a_large_screen(
-    open_page: OpenPage, gateway: Gateway, root: Path
-) -> None:
+def test_header_and_content_are_in_line_on_a_large_screen(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
     (root / "a.txt").touch()
     user = open_page(gateway, **SIZES["large"], signed_in=True)
     brand = user.page.locator(".app-bar .brand").bounding_box()

@@ -54,12 +54,7 @@ def picture(width: int, height: int, rows: bytes | None = None) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", head)
-        + chunk(b"IDAT", zlib.compress(rows))
-        + chunk(b"IEND", b"")
-    )
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 def sound(seconds: int) -> bytes:
@@ -80,9 +75,7 @@ def next_file(user: BrowserUser, name: str) -> None:
     expect(user.dialog.locator("h2")).to_have_text(name)
 
 
-def test_each_kind_of_file_is_shown_and_nothing_in_it_runs(
-    user: BrowserUser, root: Path, gateway: Gateway
-) -> None:
+def test_each_kind_of_file_is_shown_and_nothing_in_it_runs(user: BrowserUser, root: Path, gateway: Gateway) -> None:
     began = len(gateway.output)
     (root / "01 page.html").write_text(SCRIPT)
     (root / "02 drawing.svg").write_text(DRAWING)
@@ -124,10 +117,7 @@ def test_each_kind_of_file_is_shown_and_nothing_in_it_runs(
     expect(article.get_by_role("heading", name="Notes")).to_be_visible()
     expect(article.locator("strong")).to_have_text("strong")
     links = article.get_by_role("link")
-    assert [link.get_attribute("href") for link in links.all()] == [
-        "https://example.org/a?b=1",
-        "https://example.org/",
-    ]
+    assert [link.get_attribute("href") for link in links.all()] == ["https://example.org/a?b=1", "https://example.org/"]
     assert {link.get_attribute("rel") for link in links.all()} == {"noopener noreferrer"}
     expect(article).to_contain_text("Bad")
     expect(article.locator("pre")).to_have_text(SCRIPT)

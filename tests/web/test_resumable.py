@@ -61,9 +61,7 @@ class Sent:
 
     @property
     def offsets(self) -> list[int]:
-        return [
-            int(request.headers["upload-offset"]) for request in self.requests if request.method == "PATCH"
-        ]
+        return [int(request.headers["upload-offset"]) for request in self.requests if request.method == "PATCH"]
 
 
 def begin(user: BrowserUser, large: Path, sent: Sent) -> None:
@@ -201,9 +199,7 @@ def test_session_that_ends_meanwhile(user: BrowserUser, gateway: Gateway, root: 
     sent = Sent(user)
     begin(user, large, sent)
     token = user.page.evaluate("() => JSON.parse(sessionStorage['portico.session']).access")
-    httpx2.post(
-        f"{gateway.url}/backend/logout", headers={"Authorization": f"Bearer {token}"}, trust_env=False
-    )
+    httpx2.post(f"{gateway.url}/backend/logout", headers={"Authorization": f"Bearer {token}"}, trust_env=False)
     expect(user.page.get_by_text("Your session has ended. Sign in again to continue.")).to_be_visible()
     user.slow_down(-1)
     parts = len(sent.offsets)
@@ -410,9 +406,7 @@ def test_file_that_changes_meanwhile(user: BrowserUser, gateway: Gateway, root: 
 
 
 @pytest.mark.thorough
-def test_conflict_that_the_question_meets(
-    user: BrowserUser, gateway: Gateway, root: Path, large: Path
-) -> None:
+def test_conflict_that_the_question_meets(user: BrowserUser, gateway: Gateway, root: Path, large: Path) -> None:
     """The answer to the last part is lost, and the next request reports the conflict."""
     user.expect_refusal("net::ERR")
     user.expect_refusal(409)
@@ -429,10 +423,7 @@ def test_conflict_that_the_question_meets(
         }
         with gateway.signed_in() as client:
             rest = large.read_bytes()[16 * MB :]
-            assert (
-                client.patch(urlsplit(route.request.url).path, headers=headers, content=rest).status_code
-                == 409
-            )
+            assert client.patch(urlsplit(route.request.url).path, headers=headers, content=rest).status_code == 409
         route.abort("connectionreset")
 
     user.page.route("**/uploads/*", answer, times=3)

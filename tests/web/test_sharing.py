@@ -64,9 +64,7 @@ def test_a_file_request_by_keyboard_alone(open_page: OpenPage, gateway: Gateway,
     shot(guest, "guest-request")
     for _ in range(12):
         guest.press("Tab")
-        if guest.page.get_by_role("button", name="Choose files").evaluate(
-            "it => it === document.activeElement"
-        ):
+        if guest.page.get_by_role("button", name="Choose files").evaluate("it => it === document.activeElement"):
             break
     expect(guest.page.get_by_role("button", name="Choose files")).to_be_focused()
     sent = [file("report.txt", b"first"), file("large.bin", bytes(17 * 2**20))]
@@ -83,11 +81,7 @@ def test_a_file_request_by_keyboard_alone(open_page: OpenPage, gateway: Gateway,
     guest.choose_files(file("report.txt", b"second"))
     expect(guest.page.locator(".sent")).to_contain_text("3 files uploaded")
     expect(guest.page.locator(".sent")).not_to_contain_text("(1)")
-    assert sorted(each.name for each in (root / "inbox").iterdir()) == [
-        "large.bin",
-        "report (1).txt",
-        "report.txt",
-    ]
+    assert sorted(each.name for each in (root / "inbox").iterdir()) == ["large.bin", "report (1).txt", "report.txt"]
 
     owner.user_menu("Shared links")
     owner.dialog.get_by_role("button", name="Activity").click()
@@ -153,9 +147,7 @@ def test_a_shared_folder_on_a_phone(open_page: OpenPage, gateway: Gateway, root:
     guest.page.reload()
     guest.page.get_by_label("Password of the link").fill("correct horse")
     guest.press("Enter")
-    expect(
-        guest.page.get_by_role("heading", name="The shared file or folder no longer exists")
-    ).to_be_visible()
+    expect(guest.page.get_by_role("heading", name="The shared file or folder no longer exists")).to_be_visible()
     shot(guest, "guest-gone-phone")
 
 
@@ -180,9 +172,7 @@ def test_a_shared_file(open_page: OpenPage, gateway: Gateway, root: Path) -> Non
     expect(other.page.get_by_role("heading", name="reached its limit")).to_be_visible()
 
 
-def test_a_sender_who_comes_back_goes_on(
-    open_page: OpenPage, gateway: Gateway, root: Path, tmp_path: Path
-) -> None:
+def test_a_sender_who_comes_back_goes_on(open_page: OpenPage, gateway: Gateway, root: Path, tmp_path: Path) -> None:
     large = tmp_path / "film.mp4"
     large.write_bytes(os.urandom(SIZE))
     (root / "inbox").mkdir()

@@ -187,9 +187,7 @@ def test_uploads_continue_after_signing_in_again(
     for status in (400, 401):
         user.expect_refusal(status)
     token = user.page.evaluate("JSON.parse(sessionStorage['portico.session']).access")
-    httpx2.post(
-        f"{gateway.url}/backend/logout", headers={"Authorization": f"Bearer {token}"}, trust_env=False
-    )
+    httpx2.post(f"{gateway.url}/backend/logout", headers={"Authorization": f"Bearer {token}"}, trust_env=False)
     expect(user.page.get_by_text("Your session has ended")).to_be_visible()
     user.slow_down(-1)
     user.sign_in()

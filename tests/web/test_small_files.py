@@ -92,10 +92,7 @@ def test_single_file_whose_name_is_taken(user: BrowserUser, root: Path) -> None:
     summary(user, "1 file uploaded")
     expect(user.upload_panel.get_by_role("listitem")).to_contain_text("Saved as a (1).txt")
     assert uploads.methods == ["PUT", "PUT"]
-    assert {path.name: path.read_bytes() for path in root.iterdir()} == {
-        "a.txt": b"old",
-        "a (1).txt": b"new",
-    }
+    assert {path.name: path.read_bytes() for path in root.iterdir()} == {"a.txt": b"old", "a (1).txt": b"new"}
 
 
 def test_line_that_is_cut_within_a_put(user: BrowserUser, line: Line, root: Path) -> None:

@@ -79,9 +79,7 @@ def test_three_hundred_files_and_one_fails(user: BrowserUser, root: Path) -> Non
     summary(user, "299 files uploaded, 1 failed")
     failed = user.upload_panel.get_by_role("listitem").first
     expect(failed).to_contain_text("file 123.txt")
-    expect(failed).to_contain_text(
-        "A folder with this name already exists. Refresh the list or choose another name."
-    )
+    expect(failed).to_contain_text("A folder with this name already exists. Refresh the list or choose another name.")
     user.upload_panel.get_by_role("button", name="Details").click()
     expect(user.dialog).to_contain_text("file 123.txt")
     user.press("Escape")
@@ -98,10 +96,7 @@ def test_three_hundred_files_and_one_fails(user: BrowserUser, root: Path) -> Non
     ("choice", "expected"),
     [
         ("Replace", {"a.txt": b"new", "b.txt": b"new", "c.txt": b"new"}),
-        (
-            "Keep both",
-            {"a.txt": b"old", "a (1).txt": b"new", "b.txt": b"old", "b (1).txt": b"new", "c.txt": b"new"},
-        ),
+        ("Keep both", {"a.txt": b"old", "a (1).txt": b"new", "b.txt": b"old", "b (1).txt": b"new", "c.txt": b"new"}),
         ("Skip", {"a.txt": b"old", "b.txt": b"old", "c.txt": b"new"}),
     ],
 )
@@ -144,9 +139,7 @@ def test_conflict_that_only_the_gateway_sees(user: BrowserUser, root: Path) -> N
     assert (root / "late.txt").read_bytes() == b"new"
 
 
-def test_without_the_right_to_overwrite_nothing_is_replaced(
-    open_page: OpenPage, gateway: Gateway, root: Path
-) -> None:
+def test_without_the_right_to_overwrite_nothing_is_replaced(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
     (root / "a.txt").write_bytes(b"old")
     user = open_page(gateway)
     user.sign_in("sender", PASSWORD)

@@ -61,8 +61,7 @@ def test_uppy_uploads_a_file(browser: Browser, page_of_another_origin: str, tmp_
         size = 3 * 2**20 + 5
         token = gateway.login()["access_token"]
         assert page.evaluate(
-            "([endpoint, token, size]) => window.upload(endpoint, token, size)",
-            [gateway.url + UPLOADS, token, size],
+            "([endpoint, token, size]) => window.upload(endpoint, token, size)", [gateway.url + UPLOADS, token, size]
         ) == [1, 0]
         assert (gateway.files / "web" / "from uppy.bin").read_bytes() == bytes(at % 251 for at in range(size))
         assert gateway.staged == []

@@ -115,8 +115,7 @@ class ApiKeys:
         expires_at = None if scope.expires_at is None else math.floor(scope.expires_at.timestamp() * 1000)
         if expires_at is not None and expires_at <= now:
             raise InvalidRequest(
-                "The key would already have expired; choose a later time, or none for a key that never "
-                "expires."
+                "The key would already have expired; choose a later time, or none for a key that never expires."
             )
         text, key_id = new_text(), secrets.token_hex(8)
         values: dict[str, Any] = {
@@ -132,9 +131,7 @@ class ApiKeys:
         def rights_of(owner: User) -> frozenset[Right]:
             rights = owner.rights if scope.rights is None else scope.rights
             if missing := rights - owner.rights:
-                raise InvalidRequest(
-                    f"A key can't have rights its owner doesn't have: {format_rights(missing)}."
-                )
+                raise InvalidRequest(f"A key can't have rights its owner doesn't have: {format_rights(missing)}.")
             return rights
 
         key = await self._records.add(user.id, values, rights_of)
@@ -229,9 +226,7 @@ def _checksum(random: str) -> str:
 
 
 def _unknown() -> UnknownKey:
-    return UnknownKey(
-        "The key is unknown, has expired or was ended, or its owner is disabled. Ask for a new key."
-    )
+    return UnknownKey("The key is unknown, has expired or was ended, or its owner is disabled. Ask for a new key.")
 
 
 def _no_key() -> NotFound:

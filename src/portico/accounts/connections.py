@@ -78,9 +78,7 @@ class Connections(ConnectionRecords):
             await self.insert(self._record(connection), self._key_of(connection))
         return connection
 
-    async def change(
-        self, name: str, *, options: dict[str, str | None], secrets: dict[str, str | None]
-    ) -> Connection:
+    async def change(self, name: str, *, options: dict[str, str | None], secrets: dict[str, str | None]) -> Connection:
         """Merge these keys into the existing ones; None removes a key. The volume id is forgotten."""
 
         new: Connection | None = None

@@ -40,9 +40,7 @@ def resembles_guest_token(text: str) -> bool:
 
 
 class CredentialCache(Generic[T]):
-    def __init__(
-        self, query: Callable[[bytes], Awaitable[tuple[T, int] | None]], now: Callable[[], int]
-    ) -> None:
+    def __init__(self, query: Callable[[bytes], Awaitable[tuple[T, int] | None]], now: Callable[[], int]) -> None:
         """`query`: what belongs to a digest, and when that expires; None if it is not valid. `now`: in milliseconds."""
         self._query = query
         self._now = now

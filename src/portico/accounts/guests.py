@@ -24,9 +24,7 @@ MAX_LIFETIME: Final = timedelta(days=30)
 
 
 class Guests:
-    def __init__(
-        self, database: Database, links: ShareLinks, passwords: Passwords, throttle: Throttle
-    ) -> None:
+    def __init__(self, database: Database, links: ShareLinks, passwords: Passwords, throttle: Throttle) -> None:
         self._database = database
         self._links = links
         self._passwords = passwords

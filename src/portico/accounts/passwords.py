@@ -20,9 +20,7 @@ from portico.accounts.throttle import SignInAttempt
 from portico.model.errors import TooManyRequests, WeakPassword
 from portico.runtime.fair_turns import FairTurns, Keys, NoRoom
 
-_LOOKALIKES = str.maketrans(
-    {"0": "o", "1": "i", "3": "e", "4": "a", "5": "s", "7": "t", "@": "a", "$": "s", "!": "i"}
-)
+_LOOKALIKES = str.maketrans({"0": "o", "1": "i", "3": "e", "4": "a", "5": "s", "7": "t", "@": "a", "$": "s", "!": "i"})
 _LONGEST = 32
 """Characters. A longer password is not one of the usual ones."""
 _ROWS = ("01234567890123456789", "abcdefghijklmnopqrstuvwxyz", "qwertyuiopasdfghjklzxcvbnm")
@@ -31,9 +29,7 @@ _ROWS = ("01234567890123456789", "abcdefghijklmnopqrstuvwxyz", "qwertyuiopasdfgh
 def check_uncommon(password: str, username: str) -> None:
     """`WeakPassword` if a guesser would try this password early."""
     if is_common(password, username):
-        raise WeakPassword(
-            "This password is too easy to guess. Choose another one, such as four unrelated words."
-        )
+        raise WeakPassword("This password is too easy to guess. Choose another one, such as four unrelated words.")
 
 
 def is_common(password: str, username: str = "") -> bool:
@@ -48,11 +44,7 @@ def is_common(password: str, username: str = "") -> bool:
 
 def _words_in(text: str) -> set[str]:
     """The word in the middle, as it is and with its letters."""
-    found = {
-        "".join(char for char in text if char.isalpha()),
-        _stripped(text),
-        _stripped(text.translate(_LOOKALIKES)),
-    }
+    found = {"".join(char for char in text if char.isalpha()), _stripped(text), _stripped(text.translate(_LOOKALIKES))}
     plain = text.translate(_LOOKALIKES)
     found.add(_stripped(_stripped(text).translate(_LOOKALIKES)))
     found.add(plain)
@@ -70,9 +62,7 @@ def _stripped(text: str) -> str:
 
 def _repeats(text: str) -> bool:
     """Whether it is one short text again and again."""
-    return any(
-        text == (text[:size] * len(text))[: len(text)] for size in range(1, min(4, len(text) // 2) + 1)
-    )
+    return any(text == (text[:size] * len(text))[: len(text)] for size in range(1, min(4, len(text) // 2) + 1))
 
 
 def _halves(core: str) -> set[str]:
@@ -82,9 +72,7 @@ def _halves(core: str) -> set[str]:
 
 @cache
 def _words() -> frozenset[str]:
-    return frozenset(
-        (files("portico.accounts") / "common_passwords.txt").read_text("utf-8").casefold().split()
-    )
+    return frozenset((files("portico.accounts") / "common_passwords.txt").read_text("utf-8").casefold().split())
 
 
 MIN_LENGTH, MAX_LENGTH = 8, 1024  # bytes
@@ -123,12 +111,7 @@ class Passwords:
             raise busy() from None
 
     async def verify(
-        self,
-        hashed: str | None,
-        password: str,
-        attempt: SignInAttempt | None = None,
-        *,
-        familiar: bool = False,
+        self, hashed: str | None, password: str, attempt: SignInAttempt | None = None, *, familiar: bool = False
     ) -> bool:
         """Whether `password` matches `hashed`; None never matches, in the same time.
 

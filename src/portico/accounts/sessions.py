@@ -51,9 +51,7 @@ class Sessions:
         self._records = SessionRecords(database, token_lifetime, refresh_lifetime)
         self._token_lifetime = token_lifetime
         self._refresh_lifetime = refresh_lifetime
-        self._cache: CredentialCache[Session] = CredentialCache(
-            lambda digest: self._records.find(digest), database.now
-        )
+        self._cache: CredentialCache[Session] = CredentialCache(lambda digest: self._records.find(digest), database.now)
         self._checks: SingleFlight[int, User | None] = SingleFlight()
         self.list = self._records.all
         self.sweep = self._records.sweep
@@ -72,11 +70,7 @@ class Sessions:
         return self._pair(tokens, current)
 
     async def refresh(
-        self,
-        refresh_token: str,
-        *,
-        begin: Callable[[str], Awaitable[object]] | None = None,
-        address: str = "",
+        self, refresh_token: str, *, begin: Callable[[str], Awaitable[object]] | None = None, address: str = ""
     ) -> TokenPair:
         """Exchange a refresh token for a new pair. If it was replaced long ago, the whole family is ended.
 

@@ -13,15 +13,7 @@ import msgspec
 from portico.accounts.names import name_key
 from portico.accounts.passwords import Passwords, busy, check_password, check_uncommon
 from portico.accounts.sessions import Sessions, TokenPair
-from portico.accounts.throttle import (
-    KeyedLock,
-    QueueFull,
-    SignInAttempt,
-    Throttle,
-    TokenBucket,
-    Treatment,
-    attempt_of,
-)
+from portico.accounts.throttle import KeyedLock, QueueFull, SignInAttempt, Throttle, TokenBucket, Treatment, attempt_of
 from portico.model.errors import AccountDisabled, NotSignedIn, WrongPassword
 from portico.runtime import clock
 from portico.store.database import Database
@@ -95,12 +87,7 @@ MAX_WRITES = 32
 
 class SignIn:
     def __init__(
-        self,
-        database: Database,
-        passwords: Passwords,
-        throttle: Throttle,
-        sessions: Sessions,
-        devices: Devices,
+        self, database: Database, passwords: Passwords, throttle: Throttle, sessions: Sessions, devices: Devices
     ) -> None:
         self._database = database
         self._users = UserRecords(database)
@@ -166,14 +153,9 @@ class SignIn:
         if not await self._passwords.verify(hashed, old, attempt):
             await self._throttle.failed(attempt)
             raise WrongPassword("The current password is wrong. Check it and try again.")
-        values = {
-            "password_hash": await self._passwords.hash(new),
-            "password_changed_at": self._database.now(),
-        }
+        values = {"password_hash": await self._passwords.hash(new), "password_changed_at": self._database.now()}
         success = self._throttle.success(attempt)
-        if not await self._users.change_password(
-            user, hashed, values, session=session.family, success=success
-        ):
+        if not await self._users.change_password(user, hashed, values, session=session.family, success=success):
             raise WrongPassword("The password was changed in the meantime; sign in again.")
         self._sessions.forget()
 

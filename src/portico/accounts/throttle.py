@@ -149,8 +149,7 @@ def _pause(admitted_at: int | None, now: int) -> float:
 def too_many_failures(wait: float) -> TooManyRequests:
     """For sign-ins."""
     return TooManyRequests(
-        f"Too many failed sign-ins. Try again in {_duration(wait)}, or ask your administrator to "
-        "unlock the user.",
+        f"Too many failed sign-ins. Try again in {_duration(wait)}, or ask your administrator to unlock the user.",
         retry_after=math.ceil(wait),
     )
 
@@ -158,8 +157,7 @@ def too_many_failures(wait: float) -> TooManyRequests:
 def too_many_attempts(wait: float) -> TooManyRequests:
     """For those whom no administrator can unlock: by a token, a key, an invitation or a link."""
     return TooManyRequests(
-        f"Too many failed attempts from your address. Try again in {_duration(wait)}.",
-        retry_after=math.ceil(wait),
+        f"Too many failed attempts from your address. Try again in {_duration(wait)}.", retry_after=math.ceil(wait)
     )
 
 

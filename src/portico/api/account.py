@@ -140,12 +140,7 @@ async def list_sessions(request: Request) -> Response:
     account = await _account(request)
     found = [
         OpenSessionBody(
-            each.id,
-            each.device,
-            each.address,
-            _text(each.created_at),
-            _text(each.used_at),
-            account.is_current(each),
+            each.id, each.device, each.address, _text(each.created_at), _text(each.used_at), account.is_current(each)
         )
         for each in await account.sessions()
     ]

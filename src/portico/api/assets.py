@@ -38,12 +38,7 @@ class WebPage:
     """The page of one gateway, and its files at addresses that depend on their content."""
 
     def __init__(
-        self,
-        client_id: str,
-        client_secret: str,
-        thumbnail_types: Collection[str] = (),
-        *,
-        keeps_deleted: bool = True,
+        self, client_id: str, client_secret: str, thumbnail_types: Collection[str] = (), *, keeps_deleted: bool = True
     ) -> None:
         from portico.web.bundle import build, config_script
 

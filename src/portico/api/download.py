@@ -27,9 +27,7 @@ IDLE_SECONDS = 30.0
 MIN_RATE = 8 * 1024
 """How long a client may take nothing of a download, and how many bytes a second it must take."""
 
-_CONDITIONS = frozenset(
-    {"range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since"}
-)
+_CONDITIONS = frozenset({"range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 _RANGE = re.compile(r"bytes=\s*([0-9]{0,40})-([0-9]{0,40})\s*")
 _NOT_PLAIN = re.compile(r'[^\x20-\x7e]|["\\%]')
 
@@ -71,13 +69,7 @@ async def download(request: Request, operations: Operations, path: Path) -> Resp
 
 
 async def _file(
-    request: Request,
-    operations: Operations,
-    path: Path,
-    content: Download,
-    scheduler: FairScheduler,
-    *,
-    partial: bool,
+    request: Request, operations: Operations, path: Path, content: Download, scheduler: FairScheduler, *, partial: bool
 ) -> Response:
     try:
         digest = await _digest(request, operations, path, content.entry)
@@ -110,9 +102,7 @@ async def issue_ticket(request: Request, query: Query) -> Response:
 def refuse_to_be_run(request: Request) -> None:
     headers = request.headers
     if headers.get("Sec-Fetch-Dest", "empty") not in _DESTINATIONS or "Service-Worker" in headers:
-        raise Forbidden(
-            "Stored files can't be used as a script, style sheet or frame. Download the file instead."
-        )
+        raise Forbidden("Stored files can't be used as a script, style sheet or frame. Download the file instead.")
 
 
 class StreamedResponse(Response):
@@ -174,12 +164,7 @@ class StreamedResponse(Response):
 
 class FileResponse(StreamedResponse):
     def __init__(
-        self,
-        content: Download,
-        scheduler: FairScheduler,
-        *,
-        partial: bool,
-        more: dict[str, str] | None = None,
+        self, content: Download, scheduler: FairScheduler, *, partial: bool, more: dict[str, str] | None = None
     ) -> None:
         span = (content.start, content.stop) if partial else None
         headers = _headers(content.entry, span) | (more or {})
@@ -222,13 +207,10 @@ def _unchanged(request: Request, entry: Entry) -> bool:
     headers = request.headers
     if (match := conditions.joined(request, "If-Match")) is not None:
         if not conditions.names(match, entry.etag):
-            raise Changed(
-                "The file no longer has the version in If-Match. Get its current version and try again."
-            )
+            raise Changed("The file no longer has the version in If-Match. Get its current version and try again.")
     elif (since := conditions.date(headers.get("If-Unmodified-Since"))) and modified(entry) > since:
         raise Changed(
-            "The file has changed since the date in If-Unmodified-Since. Get its current version and "
-            "try again."
+            "The file has changed since the date in If-Unmodified-Since. Get its current version and try again."
         )
     if (none_match := conditions.joined(request, "If-None-Match")) is not None:
         return conditions.names(none_match.replace("W/", ""), entry.etag)

@@ -56,9 +56,7 @@ class _Chosen(msgspec.Struct):
     paths: list[str]
 
 
-async def archive(
-    request: Request, operations: Operations, folder: Path, chosen: Sequence[Path] = ()
-) -> Response:
+async def archive(request: Request, operations: Operations, folder: Path, chosen: Sequence[Path] = ()) -> Response:
     refuse_to_be_run(request)
     made = await operations.files.archive(folder, chosen)
     headers = {
@@ -78,9 +76,7 @@ async def archive_of_chosen(request: Request, query: Query) -> Response:
     """`POST`: the body names what is to be in the archive, as paths below the folder."""
     operations = await operations_of(request, query.get("ticket"))
     folder = path_of(request)
-    return await archive(
-        request, operations, folder, [_below(folder, text) for text in await _paths(request)]
-    )
+    return await archive(request, operations, folder, [_below(folder, text) for text in await _paths(request)])
 
 
 async def _paths(request: Request) -> list[str]:
@@ -100,8 +96,7 @@ async def _paths(request: Request) -> list[str]:
         raise InvalidRequest('The body is malformed; send it like {"paths": ["a.txt", "folder"]}.') from None
     if not 1 <= len(paths) <= _MAX_PATHS:
         raise InvalidRequest(
-            f"The body must list 1 to {_MAX_PATHS} paths. To download the whole folder, use GET "
-            "without a body."
+            f"The body must list 1 to {_MAX_PATHS} paths. To download the whole folder, use GET without a body."
         )
     return paths
 
@@ -109,9 +104,7 @@ async def _paths(request: Request) -> list[str]:
 def _below(folder: Path, text: str) -> Path:
     path = Path.parse(text)
     if text.startswith("/") or path.is_root:
-        raise InvalidRequest(
-            "Paths are relative to the folder in the URL; write them without a leading slash."
-        )
+        raise InvalidRequest("Paths are relative to the folder in the URL; write them without a leading slash.")
     return path.under(folder)
 
 
@@ -164,9 +157,7 @@ class _Case(StrEnum):
 async def search(operations: Operations, folder: Path, query: Query) -> Response:
     size = min(query.page_size(default=_MAX_SIZE), _MAX_SIZE)
     page = await operations.files.search(folder, _criteria(query), size, query.cursor())
-    return JsonResponse(
-        SearchBody(page.cursor, page.passed, [entry_body(path, entry) for path, entry in page.found])
-    )
+    return JsonResponse(SearchBody(page.cursor, page.passed, [entry_body(path, entry) for path, entry in page.found]))
 
 
 def _criteria(query: Query) -> Criteria:
@@ -189,9 +180,7 @@ def _media_type(kind: str) -> str:
     if kind in ("", "file", "folder"):
         return ""
     if "/" not in kind:
-        raise InvalidRequest(
-            "The parameter 'type' must be file, folder, or a media type like image/ or text/csv."
-        )
+        raise InvalidRequest("The parameter 'type' must be file, folder, or a media type like image/ or text/csv.")
     return kind
 
 
@@ -207,9 +196,7 @@ def _moment(query: Query, name: str) -> str | None:
         ) from None
 
 
-async def list_folder(
-    operations: Operations, path: Path, query: Query, *, file_first: bool = False
-) -> Response:
+async def list_folder(operations: Operations, path: Path, query: Query, *, file_first: bool = False) -> Response:
     cursor, with_digests = query.cursor(), query.wants_digest()
     page = await operations.files.list(
         path, query.page_size(), cursor, file_first=file_first and cursor is None and not path.as_folder
@@ -229,9 +216,7 @@ async def stat(request: Request, operations: Operations, path: Path, query: Quer
     return JsonResponse(body)
 
 
-async def _add_digests(
-    operations: Operations, folder: Path, entries: list[Entry], bodies: list[EntryBody]
-) -> None:
+async def _add_digests(operations: Operations, folder: Path, entries: list[Entry], bodies: list[EntryBody]) -> None:
     known = await operations.files.digests(folder, entries)
     for body in bodies:
         if body.type == "REGULAR" and (sha256 := known.get(body.name)):

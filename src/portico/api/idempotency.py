@@ -97,11 +97,7 @@ def key_of(header: str) -> str:
 
 def fingerprint(scope: Scope) -> bytes:
     """A digest of all that makes up the request, apart from its body."""
-    lines = [
-        scope["method"].encode(),
-        scope["raw_path"],
-        b"&".join(sorted(scope["query_string"].split(b"&"))),
-    ]
+    lines = [scope["method"].encode(), scope["raw_path"], b"&".join(sorted(scope["query_string"].split(b"&")))]
     for name, value in scope["headers"]:
         if name == b"content-type":
             # The boundary of a form is a new one in each request.

@@ -13,14 +13,7 @@ from portico.api.requests import actor_of, basic_credentials, context_of, servic
 from portico.api.schemas import JsonResponse, KeyInUseBody, SessionBody, TokenBody
 from portico.api.services import Services
 from portico.model import timestamps
-from portico.model.errors import (
-    ClientTimeout,
-    InvalidRequest,
-    NotSignedIn,
-    TooManyRequests,
-    Unavailable,
-    WrongPassword,
-)
+from portico.model.errors import ClientTimeout, InvalidRequest, NotSignedIn, TooManyRequests, Unavailable, WrongPassword
 from portico.model.rights import format_rights
 from portico.operations.actors.actor import DEVICE_LIFETIME, TokenPair
 from portico.operations.actors.idempotency import KEPT
@@ -41,9 +34,7 @@ class OAuthError(msgspec.Struct):
 
 
 class _Refused(Exception):
-    def __init__(
-        self, status: int, error: str, description: str, headers: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, status: int, error: str, description: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(description)
         self.status = status
         self.body = OAuthError(error, description)
@@ -89,9 +80,7 @@ async def _sign_in(request: Request) -> Response:
         context.action = "refresh"
         token = request.cookies.get(SESSION_COOKIE, "") if in_cookie else _field(form, "refresh_token")
         if in_cookie and "refresh_token" in form:
-            raise InvalidRequest(
-                "The refresh token is in both the cookie and the form; send it in the cookie only."
-            )
+            raise InvalidRequest("The refresh token is in both the cookie and the form; send it in the cookie only.")
         try:
             if not token:  # a browser that is not signed in has guessed nothing
                 raise NotSignedIn("This browser has no session. Sign in.")
@@ -144,8 +133,7 @@ def _wants_cookie(request: Request, services: Services) -> bool:
         raise _Refused(
             403,
             "access_denied",
-            "Only this gateway's own page can keep its session in a cookie; sign in without "
-            "{SESSION_HEADER}.",
+            "Only this gateway's own page can keep its session in a cookie; sign in without {SESSION_HEADER}.",
         )
     return True
 
@@ -179,13 +167,7 @@ def _keeping(response: Response, device: str, *, secure: bool) -> Response:
 
 def _with_cookie(response: Response, name: str, value: str, lifetime: int, *, secure: bool) -> Response:
     response.set_cookie(
-        name,
-        value,
-        max_age=lifetime,
-        path="/backend/login",
-        secure=secure,
-        httponly=True,
-        samesite="strict",
+        name, value, max_age=lifetime, path="/backend/login", secure=secure, httponly=True, samesite="strict"
     )
     return response
 
@@ -209,9 +191,7 @@ async def _form(request: Request) -> dict[str, str]:
         raise InvalidRequest("The fields are in the URL; send them in the body.")
     kind = (single_header(request, "Content-Type") or "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
-        raise InvalidRequest(
-            "The content type isn't supported; send the fields as application/x-www-form-urlencoded."
-        )
+        raise InvalidRequest("The content type isn't supported; send the fields as application/x-www-form-urlencoded.")
     body = await read_small(request, _MAX_FORM_SIZE)
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=16)
@@ -221,9 +201,7 @@ async def _form(request: Request) -> dict[str, str]:
     if len(form) < len(pairs):
         raise InvalidRequest("A field appears twice; send each field once.")
     if "client_id" in form or "client_secret" in form:
-        raise InvalidRequest(
-            "The form contains client credentials; send them in the Authorization header only."
-        )
+        raise InvalidRequest("The form contains client credentials; send them in the Authorization header only.")
     return form
 
 

@@ -149,9 +149,7 @@ class Middleware:
             return
         extra = self._cors.headers(scope) if self._cors else []
         request_id = f"{self._ids.getrandbits(64):016x}"
-        exchange = _Exchange(
-            request_id, scope, receive, send, self._headers + extra if extra else self._headers
-        )
+        exchange = _Exchange(request_id, scope, receive, send, self._headers + extra if extra else self._headers)
         logs.REQUEST_ID.set(exchange.context.request_id)
         self._metrics.in_progress += 1
         span = None
@@ -207,9 +205,7 @@ class Middleware:
             address = _forwarded(scope, address, self._proxies)
         context.address = _text(address)
         if self._allowed and not _within(address, self._allowed):
-            raise AddressNotAllowed(
-                "You can't use this gateway from your address. Ask your administrator to allow it."
-            )
+            raise AddressNotAllowed("You can't use this gateway from your address. Ask your administrator to allow it.")
         if len(scope["raw_path"]) + 1 + len(scope["query_string"]) > MAX_URI_LENGTH:
             raise UriTooLong("The URL is longer than 8 KiB; use shorter names or a shorter query.")
         _check_headers(scope)
@@ -358,9 +354,7 @@ def _check_headers(scope: Scope) -> None:
         raise InvalidRequest("This transfer coding isn't supported; use 'chunked' or none.")
     if codings and b"content-length" in seen:  # Granian removes the length itself, and closes the connection
         scope["state"]["close"] = True
-        raise InvalidRequest(
-            "The request has both Content-Length and Transfer-Encoding; send only one of them."
-        )
+        raise InvalidRequest("The request has both Content-Length and Transfer-Encoding; send only one of them.")
 
 
 @lru_cache(maxsize=4096)
@@ -388,8 +382,7 @@ def _forwarded(scope: Scope, peer: IPv4Address | IPv6Address, proxies: Networks)
             peer = _address(_without_port(hop.strip()))
         except ValueError:
             raise InvalidRequest(
-                "The proxy sent a malformed X-Forwarded-For header. Ask your administrator to "
-                "check the proxy."
+                "The proxy sent a malformed X-Forwarded-For header. Ask your administrator to check the proxy."
             ) from None
         if not _within(peer, proxies):
             break

@@ -107,8 +107,7 @@ class MultipartReader:
             ) from None
         except MultipartError:
             raise InvalidRequest(
-                "The multipart body is malformed or ends before its closing boundary; send the "
-                "whole body again."
+                "The multipart body is malformed or ends before its closing boundary; send the whole body again."
             ) from None
 
     async def _next_chunk(self) -> bytes:
@@ -140,14 +139,11 @@ def _boundary_of(content_type: str) -> bytes:
     kind, _, parameters = content_type.partition(";")
     if kind.strip().lower() != "multipart/form-data":
         raise UnsupportedMediaType(
-            "The content type isn't supported; send the files as multipart/form-data, each in a part "
-            "named 'data'."
+            "The content type isn't supported; send the files as multipart/form-data, each in a part named 'data'."
         )
     boundary = _parameters(";" + parameters).get("boundary", "").encode("latin-1", "replace")
     if not _BOUNDARY.fullmatch(boundary):
-        raise InvalidRequest(
-            "The Content-Type has no valid boundary; use 1 to 70 letters, digits or '()+_,-./:=?."
-        )
+        raise InvalidRequest("The Content-Type has no valid boundary; use 1 to 70 letters, digits or '()+_,-./:=?.")
     return boundary
 
 
@@ -216,6 +212,4 @@ def _text(value: str) -> str:
     try:
         return value.encode("latin-1").decode("utf-8")
     except UnicodeError:
-        raise InvalidRequest(
-            "A name in the multipart body is not valid UTF-8; encode names as UTF-8."
-        ) from None
+        raise InvalidRequest("A name in the multipart body is not valid UTF-8; encode names as UTF-8.") from None

@@ -43,15 +43,7 @@ from portico.api.schemas import (
     TokenBody,
     TrashBody,
 )
-from portico.api.shares import (
-    AccessesBody,
-    LinkBody,
-    LinkOptionsBody,
-    LinksBody,
-    NewLinkBody,
-    OpeningBody,
-    VisitBody,
-)
+from portico.api.shares import AccessesBody, LinkBody, LinkOptionsBody, LinksBody, NewLinkBody, OpeningBody, VisitBody
 
 Json = dict[str, Any]
 
@@ -136,12 +128,7 @@ def _security(operation: Json) -> str:
 
 def _parameter_table(parameters: list[Json]) -> str:
     rows = [
-        (
-            f"<code>{escape(item['name'])}</code>",
-            item["in"],
-            _type(item["schema"]),
-            _text(item["description"]),
-        )
+        (f"<code>{escape(item['name'])}</code>", item["in"], _type(item["schema"]), _text(item["description"]))
         for item in parameters
     ]
     return _table(("Parameter", "In", "Type", "Meaning"), rows) if rows else ""
@@ -306,10 +293,7 @@ def _add_problems(operation: Json, groups: dict[str, list[str]], *, with_content
         answer = _problem(status, by_status[status])
         if not with_content:
             del answer["content"]
-            code = {
-                "description": "The error's code",
-                "schema": {"type": "string", "enum": by_status[status]},
-            }
+            code = {"description": "The error's code", "schema": {"type": "string", "enum": by_status[status]}}
             answer.setdefault("headers", {})[ERROR_CODE] = code
         operation["responses"][str(status)] = answer
 
@@ -319,10 +303,7 @@ def _problem(status: int, codes: list[str]) -> Json:
         "schema": {"$ref": "#/components/schemas/Problem"},
         "examples": {code: {"value": _example(code)} for code in codes},
     }
-    answer: Json = {
-        "description": ", ".join(f"`{code}`" for code in codes),
-        "content": {MEDIA_TYPE: content},
-    }
+    answer: Json = {"description": ", ".join(f"`{code}`" for code in codes), "content": {MEDIA_TYPE: content}}
     if status in (429, 503) or "request-running" in codes:
         seconds = {"description": "Seconds to wait", "schema": {"type": "integer", "minimum": 0}}
         answer["headers"] = {"Retry-After": seconds}

@@ -71,7 +71,5 @@ async def readyz(request: Request) -> Response:
         await services_of(request).gateway.readiness.check()
     except NotReady as error:
         faults = error.faults if may_see_faults(request) else ()
-        return problem_response(
-            request, error, faults={fault.check: fault.detail for fault in faults} or None
-        )
+        return problem_response(request, error, faults={fault.check: fault.detail for fault in faults} or None)
     return JsonResponse(HealthBody("ready"))

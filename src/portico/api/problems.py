@@ -157,7 +157,5 @@ def bug_response(request: Request, error: Exception) -> Response:
     if isinstance(error, MemoryError):
         return problem_response(request, Unavailable("The gateway is out of memory. Try again in a moment."))
     log.error("bug", exc_info=error, path=instance_of(request.scope), method=request.method)
-    sentence = (
-        "Something went wrong in the gateway. Give your administrator the request id to find it in the log."
-    )
+    sentence = "Something went wrong in the gateway. Give your administrator the request id to find it in the log."
     return problem_response(request, Internal(sentence))

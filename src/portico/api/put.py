@@ -24,11 +24,7 @@ from portico.api.requests import (
     single_header,
 )
 from portico.api.schemas import with_trash_ids
-from portico.model.errors import (
-    InvalidRequest,
-    IsAFolder,
-    UnsupportedMediaType,
-)
+from portico.model.errors import InvalidRequest, IsAFolder, UnsupportedMediaType
 from portico.model.paths import Path
 from portico.operations.files.conditions import WriteCondition
 from portico.operations.files.files import OnConflict
@@ -61,9 +57,7 @@ async def put(request: Request, query: Query) -> Response:
             modified=modified_of(single_header(request, MODIFIED)) if b"x-modified" in present else None,
             confirm=b"expect" in present,  # the client waits for a refusal before it sends
         )
-    response = _stored(
-        operations, path.parent.child(stored.entry.name), upload, new=stored.is_new, returned=returned
-    )
+    response = _stored(operations, path.parent.child(stored.entry.name), upload, new=stored.is_new, returned=returned)
     return with_trash_ids(response, upload.trash_ids)
 
 
@@ -107,8 +101,6 @@ def _check(request: Request, path: Path, query: Query, present: Collection[bytes
     content_type = media_type(single_header(request, "Content-Type") or "")
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        raise UnsupportedMediaType(
-            "PUT takes the file itself as its body; to upload a form, POST it to the folder."
-        )
+        raise UnsupportedMediaType("PUT takes the file itself as its body; to upload a form, POST it to the folder.")
     # What curl says of any body that it was given with -d or --data-binary.
     return None if kind == "application/x-www-form-urlencoded" else content_type

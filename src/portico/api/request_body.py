@@ -49,9 +49,7 @@ class RequestBody:
                 more = message.get("more_body", False)
             finally:
                 if self._wait.end(last=not more):
-                    raise ClientTimeout(
-                        "The body arrived too slowly or not at all. Send the request again."
-                    ) from None
+                    raise ClientTimeout("The body arrived too slowly or not at all. Send the request again.") from None
             if message["type"] == "http.disconnect":
                 raise ClientGone
             self._ended = not more

@@ -97,9 +97,7 @@ async def _authenticated(request: Request) -> Actor:
     if scheme.lower() == "basic":
         username, key = basic_credentials(header or "")
         if not key.startswith(b"pk_"):
-            raise NotSignedIn(
-                "HTTP Basic takes an API key only. To use a password, sign in at /backend/login."
-            )
+            raise NotSignedIn("HTTP Basic takes an API key only. To use a password, sign in at /backend/login.")
         return await authentication.with_key(
             context_of(request), key.decode("latin-1"), username.decode("utf-8", "replace")
         )
@@ -109,9 +107,7 @@ async def _authenticated(request: Request) -> Actor:
             "get a token at /backend/login."
         )
     if _has_parameter(request, b"access_token"):
-        raise InvalidRequest(
-            "The access token is in both the query and the header; send it in the header only."
-        )
+        raise InvalidRequest("The access token is in both the query and the header; send it in the header only.")
     return await authentication.with_token(context_of(request), token.strip())
 
 
@@ -132,9 +128,7 @@ async def operations_of(request: Request, ticket: str | None = None) -> Operatio
     gateway = services_of(request).gateway
     if ticket is None:
         return gateway.operations(await actor_of(request))
-    return gateway.operations(
-        await gateway.authentication.with_ticket(context_of(request), ticket, path_of(request))
-    )
+    return gateway.operations(await gateway.authentication.with_ticket(context_of(request), ticket, path_of(request)))
 
 
 def single_header(request: Request, name: str) -> str | None:
@@ -342,7 +336,6 @@ class Query:
         value = self._values.get("target")
         if value is None:
             raise InvalidRequest(
-                "The parameter 'target' is missing; set it to the path to move or copy to, "
-                "starting at the root."
+                "The parameter 'target' is missing; set it to the path to move or copy to, starting at the root."
             )
         return Path.parse(value)

@@ -181,12 +181,7 @@ async def list_accesses(request: Request) -> Response:
     found = await sharing.accesses(_id(request), size, int(cursor) if cursor else None)
     content = [
         AccessBody(
-            timestamps.from_epoch(access.at),
-            access.action,
-            access.name,
-            access.address,
-            access.path,
-            access.bytes,
+            timestamps.from_epoch(access.at), access.action, access.name, access.address, access.path, access.bytes
         )
         for _, access in found
     ]
@@ -287,9 +282,7 @@ def _visit(visit: Visit) -> VisitBody:
         name=visit.name,
         rights=sorted(visit.rights),
         types=list(visit.types),
-        link_expires_at=None
-        if visit.link_expires_at is None
-        else timestamps.from_epoch(visit.link_expires_at),
+        link_expires_at=None if visit.link_expires_at is None else timestamps.from_epoch(visit.link_expires_at),
         has_own_folder=visit.has_own_folder,
         files_left=visit.files_left,
         bytes_left=visit.bytes_left,

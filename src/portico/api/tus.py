@@ -35,9 +35,7 @@ from portico.operations.uploads.resumable import ResumableUploads
 UPLOADS = "/backend/1.0.0/uploads"
 VERSION = "1.0.0"
 MEDIA_TYPE = "application/offset+octet-stream"
-EXTENSIONS = (
-    "creation,creation-with-upload,creation-defer-length,expiration,termination,checksum,concatenation"
-)
+EXTENSIONS = "creation,creation-with-upload,creation-defer-length,expiration,termination,checksum,concatenation"
 
 _MAX_METADATA = 4096
 _MAX_DIGITS = 18
@@ -73,8 +71,7 @@ async def create(request: Request) -> Response:
         return _answer(request, operations, status, 201)
     if concat not in ("", "partial"):
         raise InvalidRequest(
-            "Upload-Concat is malformed; send 'partial', or 'final;' followed by the URLs of the "
-            "partial uploads."
+            "Upload-Concat is malformed; send 'partial', or 'final;' followed by the URLs of the partial uploads."
         )
     if size is None and single_header(request, "Upload-Defer-Length") != "1":
         raise InvalidRequest(
@@ -119,8 +116,7 @@ async def post_to_upload(request: Request) -> Response:
     endpoints = {"PATCH": append, "DELETE": end, "HEAD": show}
     if override not in endpoints:
         raise MethodNotAllowed(
-            "This method can't carry content here; send the content with PATCH.",
-            allowed={"HEAD", "PATCH", "DELETE"},
+            "This method can't carry content here; send the content with PATCH.", allowed={"HEAD", "PATCH", "DELETE"}
         )
     return await endpoints[override](request)
 
@@ -298,9 +294,7 @@ def _described(request: Request, operations: Operations, status: UploadStatus, c
     if stored := status.stored_at:
         returned = preferred_return(request)
         if request.method != "HEAD" and returned.entries:
-            return _representation(
-                operations, status, 201 if code == 201 else 200, headers, receipts=returned.receipts
-            )
+            return _representation(operations, status, 201 if code == 201 else 200, headers, receipts=returned.receipts)
         headers["Content-Location"] = address_of(stored)
         if status.sha256:
             headers["Repr-Digest"] = digest_text(status.sha256)
@@ -313,13 +307,7 @@ def _representation(
     assert status.entry
     digests = {status.entry.name: status.sha256} if status.sha256 else {}
     return representation(
-        operations,
-        status.path.parent,
-        [status.entry],
-        digests,
-        receipts=receipts,
-        status=code,
-        headers=headers,
+        operations, status.path.parent, [status.entry], digests, receipts=receipts, status=code, headers=headers
     )
 
 

@@ -38,9 +38,7 @@ async def upload(request: Request, query: Query) -> Response:
     returned, digest = preferred_return(request), wants_sha256(request)
     transfer: Upload | None = None
     try:
-        async with operations.files.upload(
-            folder, on_conflict, digest=digest, receipt=returned.receipts
-        ) as opened:
+        async with operations.files.upload(folder, on_conflict, digest=digest, receipt=returned.receipts) as opened:
             whole = _whole(request)
             form = _form(request, whole)
             modified = modified_of(single_header(request, MODIFIED))
@@ -60,9 +58,7 @@ async def upload(request: Request, query: Query) -> Response:
         response = problem_response(request, error, stored=names, failed=transfer.failed)
         return with_trash_ids(response, transfer.trash_ids)
     if returned.entries:
-        response = representation(
-            operations, folder, transfer.stored, transfer.digests, receipts=returned.receipts
-        )
+        response = representation(operations, folder, transfer.stored, transfer.digests, receipts=returned.receipts)
     else:
         response = _stored(folder, transfer, digest=digest)
     return with_trash_ids(response, transfer.trash_ids)
@@ -84,11 +80,7 @@ def _form(request: Request, whole: Hashing | None) -> MultipartReader:
 
 
 async def _store(
-    transfer: Upload,
-    file: FormFile,
-    form: MultipartReader,
-    whole: Hashing | None,
-    modified: datetime | None,
+    transfer: Upload, file: FormFile, form: MultipartReader, whole: Hashing | None, modified: datetime | None
 ) -> None:
     chunks = _checked(file.chunks, form, whole) if whole else file.chunks
     expected: list[ExpectedDigest] = []
@@ -105,17 +97,14 @@ async def _refusal(error: InvalidRequest) -> AsyncIterator[bytes]:
     yield b""
 
 
-async def _checked(
-    chunks: AsyncIterator[bytes], form: MultipartReader, whole: Hashing
-) -> AsyncIterator[bytes]:
+async def _checked(chunks: AsyncIterator[bytes], form: MultipartReader, whole: Hashing) -> AsyncIterator[bytes]:
     """The file's chunks, ending in an error if the digest of the whole form does not match."""
     async for chunk in chunks:
         yield chunk
     # It is known at the end of the form: only a single file can be held back until then.
     if await form.next_file():
         raise InvalidRequest(
-            "A digest of the whole form works for one file only. Send one file, or give each part "
-            "its own digest."
+            "A digest of the whole form works for one file only. Send one file, or give each part its own digest."
         )
     await whole.check()
 

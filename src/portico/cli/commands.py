@@ -31,13 +31,9 @@ COMMANDS: Mapping[str, CommandEntry] = {
         True,
     ),
     "uploads": CommandEntry("List and end unfinished uploads.", "portico.cli.administration.uploads", True),
-    "digests": CommandEntry(
-        "Verify files that were copied back.", "portico.cli.administration.digests", True
-    ),
+    "digests": CommandEntry("Verify files that were copied back.", "portico.cli.administration.digests", True),
     "audit": CommandEntry("Search the audit log.", "portico.cli.administration.audit", True),
-    "config": CommandEntry(
-        "Check the settings in application.properties.", "portico.cli.administration.config", True
-    ),
+    "config": CommandEntry("Check the settings in application.properties.", "portico.cli.administration.config", True),
     "migrate": CommandEntry(
         "Migrate the database to this version of Portico.", "portico.cli.administration.database", True
     ),
@@ -51,9 +47,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
         True,
     ),
     "cluster": CommandEntry(
-        "Show or forget the settings all nodes on a database share.",
-        "portico.cli.administration.cluster",
-        True,
+        "Show or forget the settings all nodes on a database share.", "portico.cli.administration.cluster", True
     ),
     "login": CommandEntry("Sign in to a gateway and stay signed in.", _REMOTE),
     "logout": CommandEntry("Sign out.", _REMOTE),
@@ -70,9 +64,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "rm": CommandEntry("Remove files and folders.", _REMOTE),
     "jobs": CommandEntry("List and cancel long changes on the gateway.", "portico.cli.remote.arguments"),
     "trash": CommandEntry("Restore deleted or replaced files.", "portico.cli.remote.arguments"),
-    "share": CommandEntry(
-        "Share files and folders with people who have no account.", "portico.cli.remote.arguments"
-    ),
+    "share": CommandEntry("Share files and folders with people who have no account.", "portico.cli.remote.arguments"),
     "receipt": CommandEntry("Verify a gateway's receipts for stored files.", "portico.cli.remote.arguments"),
     "completion": CommandEntry("Print a completion script for your shell.", "portico.cli.completion"),
 }

@@ -78,11 +78,7 @@ def completion(options: SimpleNamespace) -> None:
         print(SCRIPTS[options.shell], end="")
         return
     # Errors must not appear between the letters of somebody who is typing.
-    with (
-        contextlib.suppress(Exception),
-        open(os.devnull, "w") as nowhere,
-        contextlib.redirect_stderr(nowhere),
-    ):
+    with contextlib.suppress(Exception), open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
         for word in candidates(words_of(options.line)):
             print(word)
 
@@ -132,9 +128,7 @@ def _of_command(name: str, parser: Parser, before: list[str], current: str) -> I
         yield from _values(with_value[before[-1]], current)
         return
     if current.startswith("-"):
-        yield from _beginning(
-            sorted(name for name, option in parser.options.items() if not option.hidden), current
-        )
+        yield from _beginning(sorted(name for name, option in parser.options.items() if not option.hidden), current)
         return
     arguments = _arguments(before, with_value)
     if len(arguments) < len(parser.arguments):
@@ -215,9 +209,7 @@ def _shell(text: str) -> str:
 
 
 _OPTIONS = (
-    argument(
-        "shell", "SHELL", optional=True, choices=tuple(SCRIPTS), convert=_shell, help="bash, zsh or fish."
-    ),
+    argument("shell", "SHELL", optional=True, choices=tuple(SCRIPTS), convert=_shell, help="bash, zsh or fish."),
     option("--line", hidden=True, metavar="TEXT", help="The line up to the cursor, for the scripts."),
 )
 

@@ -158,8 +158,7 @@ def _help() -> str:
         table("Run and administer a gateway:", server),
         table("Work with files on a gateway:", client),
         table("Examples:", _EXAMPLES, max_term_width=40),
-        "For help with a command, run 'portico COMMAND --help'. To print the version, run 'portico "
-        "--version'.",
+        "For help with a command, run 'portico COMMAND --help'. To print the version, run 'portico --version'.",
         "--home DIR sets the gateway's home folder. It can be anywhere in the command. The default "
         "is PORTICO_HOME, or your user data folder.",
     )

@@ -4,18 +4,7 @@ import os
 import ssl
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import wraps
-from typing import (
-    Any,
-    BinaryIO,
-    Concatenate,
-    ParamSpec,
-    Protocol,
-    Self,
-    TypeVar,
-    Unpack,
-    cast,
-    overload,
-)
+from typing import Any, BinaryIO, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
 from portico.client import files, jobs, moves, shares, trash
 from portico.client.auth import profiles
@@ -102,8 +91,7 @@ class Base:
         credentials = Credentials(username, password, client_id, client_secret)
         self._session = AuthSession(credentials, store, attempts=attempts)
         self._resumable = ResumableUploads(
-            self._session,
-            UploadsInFolder(resume_folder, username or "") if resume_folder else UploadsInMemory(),
+            self._session, UploadsInFolder(resume_folder, username or "") if resume_folder else UploadsInMemory()
         )
         self._limit = connections
         origin = Origin.of(url, ca)
@@ -200,9 +188,7 @@ class Base:
         with the same local file and path. Its parts are verified one by one. Without `resume`, it is sent in one request.
         """
         file = upload_item(source, path, content_type)
-        options = self._upload_options(
-            on_conflict, verify, progress, times=times, receipts=receipt, resume=resume
-        )
+        options = self._upload_options(on_conflict, verify, progress, times=times, receipts=receipt, resume=resume)
         return uploads.upload(self._session, file, options)
 
     @on_both
@@ -233,12 +219,7 @@ class Base:
 
     @on_both
     def download(
-        self,
-        path: str | Entry,
-        target: LocalPath | BinaryIO,
-        *,
-        resume: bool = False,
-        progress: Progress | None = None,
+        self, path: str | Entry, target: LocalPath | BinaryIO, *, resume: bool = False, progress: Progress | None = None
     ) -> Operation[None]:
         """Download a file to a local path, or into a binary stream.
 
@@ -277,12 +258,7 @@ class Base:
 
     @on_both
     def download_zip(
-        self,
-        path: str,
-        target: LocalPath | BinaryIO,
-        *,
-        paths: Sequence[str] = (),
-        progress: Progress | None = None,
+        self, path: str, target: LocalPath | BinaryIO, *, paths: Sequence[str] = (), progress: Progress | None = None
     ) -> Operation[None]:
         """Download a folder as one ZIP, or only some `paths` in it, which count from the folder.
 
@@ -294,9 +270,7 @@ class Base:
             yield from archives.to_stream(self._session, path, paths, target, progress)
 
     @on_both
-    def read(
-        self, path: str, start: int = 0, stop: int | None = None, *, etag: str | None = None
-    ) -> Operation[bytes]:
+    def read(self, path: str, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Operation[bytes]:
         """The content of a file from `start` to `stop`, with the bounds of a slice.
 
         With an `etag`, raises `Changed` if the file has another version.
@@ -342,12 +316,7 @@ class Base:
 
     @on_both
     def delete(
-        self,
-        path: str,
-        *,
-        recursive: bool = False,
-        permanent: bool = False,
-        progress: JobProgress | None = None,
+        self, path: str, *, recursive: bool = False, permanent: bool = False, progress: JobProgress | None = None
     ) -> Operation[str | None]:
         """Delete a file or an empty folder; with `recursive`, a folder with its content.
 
@@ -397,9 +366,7 @@ class Base:
         return trash.empty(self._session, progress)
 
     @on_both
-    def share(
-        self, path: str, kind: LinkKind = "download", **options: Unpack[LinkOptions]
-    ) -> Operation[ShareLink]:
+    def share(self, path: str, kind: LinkKind = "download", **options: Unpack[LinkOptions]) -> Operation[ShareLink]:
         """Share a file or folder with people without an account; the link in the answer has its `address`."""
         return shares.add(self._session, self._base_url, path, kind, options)
 

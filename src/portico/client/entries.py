@@ -46,20 +46,13 @@ class Page:
 
 def entry_of(item: Any) -> Entry:
     match item:
-        case {
-            "name": str(name),
-            "absolutePath": str(path),
-            "type": str(kind),
-            "contentType": str(content_type),
-        }:
+        case {"name": str(name), "absolutePath": str(path), "type": str(kind), "contentType": str(content_type)}:
             size, modified = item.get("size"), item.get("lastModified")
             if isinstance(size, int | None) and _is_timestamp(modified):
                 etag, digest, receipt = (item.get(key) for key in ("etag", "digest", "receipt"))
                 if all(isinstance(text, str | None) for text in (etag, digest, receipt)):
                     quoted = f'"{etag}"' if etag else None  # as in headers
-                    return Entry(
-                        name, path, kind == "DIRECTORY", size, content_type, modified, quoted, digest, receipt
-                    )
+                    return Entry(name, path, kind == "DIRECTORY", size, content_type, modified, quoted, digest, receipt)
     raise NotAGateway("The response contains an invalid entry.")
 
 
@@ -88,13 +81,7 @@ def page_of(body: Any, asked: str | None = None) -> Page:
     match body:
         case {"content": [*items], "nextCursor": str() | None as cursor} if cursor is None or cursor != asked:
             return Page(
-                [
-                    entry_of(item)
-                    for item in items
-                    if not (isinstance(item, dict) and item.get("isCurrentFolder"))
-                ],
+                [entry_of(item) for item in items if not (isinstance(item, dict) and item.get("isCurrentFolder"))],
                 cursor,
             )
-    raise NotAGateway(
-        "The response is not a page of a listing. Check that the address is a Portico gateway's."
-    )
+    raise NotAGateway("The response is not a page of a listing. Check that the address is a Portico gateway's.")

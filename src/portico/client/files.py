@@ -63,19 +63,10 @@ def make_folder(session: AuthSession, path: str) -> Operation[None]:
 
 
 def delete(
-    session: AuthSession,
-    path: str,
-    *,
-    recursive: bool,
-    permanent: bool = False,
-    progress: JobProgress | None = None,
+    session: AuthSession, path: str, *, recursive: bool, permanent: bool = False, progress: JobProgress | None = None
 ) -> Operation[str | None]:
     """The id of what was deleted in the trash, if the gateway keeps it."""
-    place = target(
-        clean(path),
-        recursive="true" if recursive else None,
-        permanent="true" if permanent else None,
-    )
+    place = target(clean(path), recursive="true" if recursive else None, permanent="true" if permanent else None)
     request = Request("DELETE", place, new_key() | Waiting(progress).headers, long_running=True)
     response = yield from session.request(request)
     if job := (yield from outcome(session, response, Waiting(progress))):

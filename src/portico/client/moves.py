@@ -6,14 +6,7 @@ Each has an idempotency key: the gateway carries it out once, and after a tempor
 from typing import Literal
 
 from portico.client.auth.session import AuthSession
-from portico.client.errors import (
-    AlreadyExists,
-    ConnectionFailed,
-    NotFound,
-    RequestRunning,
-    Temporary,
-    Unavailable,
-)
+from portico.client.errors import AlreadyExists, ConnectionFailed, NotFound, RequestRunning, Temporary, Unavailable
 from portico.client.files import OnConflict
 from portico.client.http.effects import Operation, Request, new_key
 from portico.client.jobs import Job, Waiting, outcome

@@ -74,9 +74,7 @@ class Access:
     bytes: int | None
 
 
-def add(
-    session: AuthSession, base_url: str, path: str, kind: LinkKind, options: LinkOptions
-) -> Operation[ShareLink]:
+def add(session: AuthSession, base_url: str, path: str, kind: LinkKind, options: LinkOptions) -> Operation[ShareLink]:
     body = {"path": clean(path), "kind": kind, **_body(options)}
     answer = (yield from session.request_once(_request("POST", LINKS, body))).json()
     return _with_whole_address(_link_of(answer), base_url)

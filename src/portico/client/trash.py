@@ -38,9 +38,7 @@ def page(session: AuthSession, cursor: str | None) -> Operation[tuple[list[Trash
     match response.json():
         case {"content": list(items), "nextCursor": None | str() as following}:
             return [_item(item) for item in items], following
-    raise NotAGateway(
-        "The response is not a page of the trash. Check that the address is a Portico gateway's."
-    )
+    raise NotAGateway("The response is not a page of the trash. Check that the address is a Portico gateway's.")
 
 
 def restore(

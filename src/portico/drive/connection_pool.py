@@ -132,9 +132,7 @@ class ConnectionPool:
         """Of all connections."""
         return list(await self._connections.revisions())
 
-    async def _drive(
-        self, connection: str, root: Path, rights: Collection[Right], user: str | None = None
-    ) -> Drive:
+    async def _drive(self, connection: str, root: Path, rights: Collection[Right], user: str | None = None) -> Drive:
         opened = await self._open(connection)
         root = root.under(opened.prefix)
         trash = None
@@ -151,13 +149,7 @@ class ConnectionPool:
                 keep=self._trash_retention,
             )
         return Drive(
-            opened.provider,
-            root,
-            rights,
-            self._seal,
-            path_depth=self._path_depth,
-            claims=opened.claims,
-            trash=trash,
+            opened.provider, root, rights, self._seal, path_depth=self._path_depth, claims=opened.claims, trash=trash
         )
 
     async def check(self) -> None:
@@ -171,9 +163,7 @@ class ConnectionPool:
         errors = dict(zip(in_use, await asyncio.gather(*checks), strict=True))
         # A connection that cannot work takes down nobody who uses another one. One that cannot even be opened is an
         # administrator's mistake, which is the same on every node.
-        refused = {
-            name: error for name, error in errors.items() if error and not isinstance(error, ProviderRefused)
-        }
+        refused = {name: error for name, error in errors.items() if error and not isinstance(error, ProviderRefused)}
         if refused and all(errors.values()):
             raise StorageUnusable(
                 " ".join(_sentence(name, error) for name, error in refused.items()),
@@ -382,6 +372,5 @@ def _sentence(name: str, error: PorticoError) -> str:
 def _not_set_up(name: str, error: PorticoError) -> ProviderRefused:
     """An administrator's mistake must not look like the user's."""
     return ProviderRefused(
-        "Your account has no working storage. Tell your administrator.",
-        cause=f"connection {name!r}: {error.detail}",
+        "Your account has no working storage. Tell your administrator.", cause=f"connection {name!r}: {error.detail}"
     )

@@ -24,12 +24,7 @@ class CursorSeal:
     def open(self, cursor: str, scope: str) -> str:
         """The token inside `cursor`; `InvalidCursor` unless it was closed for this very `scope`."""
         token, tag = cursor[:-_TAG_LENGTH], cursor[-_TAG_LENGTH:]
-        if (
-            len(cursor) <= _MAX_LENGTH
-            and token
-            and tag.isascii()
-            and hmac.compare_digest(tag, self._tag(token, scope))
-        ):
+        if len(cursor) <= _MAX_LENGTH and token and tag.isascii() and hmac.compare_digest(tag, self._tag(token, scope)):
             return token
         raise InvalidCursor(
             "The cursor belongs to another folder or was changed. Start again without a cursor, "

@@ -127,9 +127,7 @@ class Drive:
 
     # Looking
 
-    async def list_page(
-        self, folder: Path, size: int, cursor: str | None = None, *, file_first: bool = False
-    ) -> Page:
+    async def list_page(self, folder: Path, size: int, cursor: str | None = None, *, file_first: bool = False) -> Page:
         """As `Provider.list_page`: any size, ordered within the page, with a sealed cursor as its token.
 
         With a cursor, a folder that is gone is `InvalidCursor`. The root exists even while it holds nothing.
@@ -206,9 +204,7 @@ class Drive:
         self.require(Right.DOWNLOAD)
         return await self._stat(path)
 
-    async def read(
-        self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
-    ) -> Download:
+    async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         self.require(Right.DOWNLOAD)
         if path.is_root:
             raise root_is_a_folder()
@@ -248,9 +244,7 @@ class Drive:
         replace = self._may_replace(on_conflict)
         folder = path.parent.under(self._root)
         began_at = time.monotonic()
-        options = msgspec.structs.replace(
-            options, replace=replace, ancestors_checked_at=self._writable.get(folder)
-        )
+        options = msgspec.structs.replace(options, replace=replace, ancestors_checked_at=self._writable.get(folder))
         if on_conflict is not OnConflict.RENAME:
             entry = await self._write(path.under(self._root), chunks, content_type, options)
         else:
@@ -264,9 +258,7 @@ class Drive:
         self._writable[folder] = began_at
         return entry
 
-    async def _write(
-        self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions
-    ) -> Entry:
+    async def _write(self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions) -> Entry:
         """As `Provider.write`; the file that it replaces is kept."""
         if not (options.replace and self._keeps):
             return await self._provider.write(path, chunks, content_type, options)
@@ -330,9 +322,7 @@ class Drive:
     async def begin_partial_upload(self, upload_id: str, size: int | None) -> ResumableUpload:
         """An upload of a part of a file; nobody sees what it stores."""
         self.require(Right.UPLOAD)
-        return await self._provider.begin_upload(
-            _partial(upload_id), UNKNOWN_TYPE, WriteOptions(at_most=size)
-        )
+        return await self._provider.begin_upload(_partial(upload_id), UNKNOWN_TYPE, WriteOptions(at_most=size))
 
     async def read_partial_upload(self, upload_id: str) -> Download:
         return await self._provider.read(_partial(upload_id))
@@ -349,22 +339,14 @@ class Drive:
         await self._provider.make_folder(path.under(self._root))
 
     async def copy(
-        self,
-        source: Path,
-        target: Path,
-        on_conflict: OnConflict | None = None,
-        on_name: OnName | None = None,
+        self, source: Path, target: Path, on_conflict: OnConflict | None = None, on_name: OnName | None = None
     ) -> Path:
         """Copy a file or a folder; the path of the copy. `on_name` as in `write`."""
         self.require(Right.DOWNLOAD, Right.UPLOAD)
         return await self._transfer(self._provider.copy, source, target, on_conflict, on_name)
 
     async def move(
-        self,
-        source: Path,
-        target: Path,
-        on_conflict: OnConflict | None = None,
-        on_name: OnName | None = None,
+        self, source: Path, target: Path, on_conflict: OnConflict | None = None, on_name: OnName | None = None
     ) -> Path:
         """Move a file or a folder; its new path. `on_name` as in `write`."""
         self.require(Right.UPLOAD, Right.OVERWRITE)
@@ -471,9 +453,7 @@ class Drive:
     def _check_depth(self, path: Path, *, more: int = 0) -> None:
         """Only new paths are limited; deeper ones can still be read and deleted."""
         if len(path.segments) + more > self._path_depth:
-            raise InvalidPath(
-                f"Paths can be at most {self._path_depth} levels deep. Use fewer nested folders."
-            )
+            raise InvalidPath(f"Paths can be at most {self._path_depth} levels deep. Use fewer nested folders.")
 
     def _may_replace(self, on_conflict: OnConflict | None) -> bool:
         if on_conflict is None:

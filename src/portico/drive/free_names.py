@@ -64,12 +64,7 @@ class NameClaims:
 
 @asynccontextmanager
 async def free_name(
-    claims: NameClaims,
-    root: Path,
-    path: Path,
-    is_free: Callable[[Path], Awaitable[bool]],
-    *,
-    everywhere: bool = True,
+    claims: NameClaims, root: Path, path: Path, is_free: Callable[[Path], Awaitable[bool]], *, everywhere: bool = True
 ) -> AsyncIterator[FreeName]:
     """The path itself, or `name (1)`, `name (2)` …; within the context, no other caller gets the same name.
 
@@ -90,12 +85,7 @@ class _Search:
     """
 
     def __init__(
-        self,
-        path: Path,
-        root: Path,
-        claims: NameClaims,
-        is_free: Callable[[Path], Awaitable[bool]],
-        everywhere: bool,
+        self, path: Path, root: Path, claims: NameClaims, is_free: Callable[[Path], Awaitable[bool]], everywhere: bool
     ) -> None:
         self._path = path
         self._root = root
@@ -112,9 +102,7 @@ class _Search:
 
     async def _secure(self, number: int) -> bool:
         """Whether the name is ours on all nodes, and still free now that it is."""
-        return await self._claims.secure(self._target(number)) and await self._is_free(
-            _numbered(self._path, number)
-        )
+        return await self._claims.secure(self._target(number)) and await self._is_free(_numbered(self._path, number))
 
     async def _find(self, start: int) -> int:
         """Claim a free name with this number or a higher one."""
@@ -123,9 +111,7 @@ class _Search:
             taken = number
             step = max(number + 1, 2 * step if step >= _ONE_BY_ONE else 0)
             if step > _MAX_NUMBER:
-                raise AlreadyExists(
-                    f"Too many files have names like '{self._path.name}'. Choose another name."
-                )
+                raise AlreadyExists(f"Too many files have names like '{self._path.name}'. Choose another name.")
         best = limit = number
         while limit - taken > 1:
             middle = (taken + limit) // 2

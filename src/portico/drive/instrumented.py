@@ -30,9 +30,7 @@ def _timed(name: str, *, label: str = "") -> Any:
 class InstrumentedProvider(Provider):
     """Delegates every call to `inner`. Reading a download's chunks is not timed."""
 
-    def __init__(
-        self, inner: Provider, connection: str, metrics: Metrics, tracing: Tracing | None = None
-    ) -> None:
+    def __init__(self, inner: Provider, connection: str, metrics: Metrics, tracing: Tracing | None = None) -> None:
         self._inner = inner
         self._labels = (connection, inner.kind)
         self._metrics = metrics

@@ -14,15 +14,7 @@ from typing import Self
 import structlog
 
 from portico.model.entries import Entry
-from portico.model.errors import (
-    InvalidPath,
-    IsAFolder,
-    NotAFolder,
-    NotFound,
-    NotPossible,
-    PorticoError,
-    changed,
-)
+from portico.model.errors import InvalidPath, IsAFolder, NotAFolder, NotFound, NotPossible, PorticoError, changed
 from portico.model.paths import Path
 from portico.providers.contract.provider import TRASH, DoesNotFitInTrash, Provider
 from portico.providers.contract.uploads import KeptFile

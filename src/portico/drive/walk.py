@@ -15,13 +15,7 @@ class DriveWalk:
     """Paths count from the user's root."""
 
     def __init__(
-        self,
-        provider: Provider,
-        path: Path,
-        folder: Path,
-        seal: CursorSeal,
-        scope: str,
-        cursor: str | None,
+        self, provider: Provider, path: Path, folder: Path, seal: CursorSeal, scope: str, cursor: str | None
     ) -> None:
         """`path` is that of the provider, `folder` that of the user."""
         self._folder = folder
@@ -43,9 +37,7 @@ class DriveWalk:
             page = await self._walk.page(size)
         except (NotFound, NotAFolder) as error:
             if self._continues:
-                raise InvalidCursor(
-                    "The folder no longer exists. Start again in its parent folder."
-                ) from error
+                raise InvalidCursor("The folder no longer exists. Start again in its parent folder.") from error
             if not (self._folder.is_root and isinstance(error, NotFound)):
                 raise with_whole_path(error, self._folder) from None
             self._ended, page = True, []

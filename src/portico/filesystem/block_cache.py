@@ -21,9 +21,7 @@ class BlockCache(BaseCache):
 
     name = "portico"
 
-    def __init__(
-        self, blocksize: int, fetcher: Callable[[int, int], bytes], size: int, kept: int = _KEPT
-    ) -> None:
+    def __init__(self, blocksize: int, fetcher: Callable[[int, int], bytes], size: int, kept: int = _KEPT) -> None:
         super().__init__(blocksize, fetcher, size)
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._room = max(kept // blocksize, _LARGE)

@@ -114,12 +114,7 @@ class ContentFileSystem(MetadataFileSystem):
             return list(pool.map(attempt, items))
 
     def get_file(
-        self,
-        rpath: str,
-        lpath: Any = None,
-        callback: Any = DEFAULT_CALLBACK,
-        outfile: Any = None,
-        **_: Any,
+        self, rpath: str, lpath: Any = None, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **_: Any
     ) -> None:
         rpath = self._strip_protocol(rpath)
         outfile = outfile or (lpath if hasattr(lpath, "write") else None)

@@ -28,9 +28,7 @@ class PorticoFileSystem(ContentFileSystem):
         progress: Progress | None = None,
     ) -> None:
         with self._changing(path):
-            self.client.upload(
-                source, path, on_conflict=on_conflict, content_type=content_type, progress=progress
-            )
+            self.client.upload(source, path, on_conflict=on_conflict, content_type=content_type, progress=progress)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
         if self._intrans:
@@ -78,17 +76,10 @@ class PorticoFileSystem(ContentFileSystem):
         with self._changing(source, target):
             self.client.copy(source, target)
 
-    def mv(
-        self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any
-    ) -> None:
+    def mv(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> None:
         """Move a single file or folder on the gateway, without a copy; into the target if that is a folder."""
         path1, path2 = stringify_path(path1), stringify_path(path2)
-        if (
-            not isinstance(path1, str)
-            or not isinstance(path2, str)
-            or has_magic(path1)
-            or maxdepth is not None
-        ):
+        if not isinstance(path1, str) or not isinstance(path2, str) or has_magic(path1) or maxdepth is not None:
             super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
             return
         source, target = self._strip_protocol(path1), self._strip_protocol(path2)

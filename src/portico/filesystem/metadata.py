@@ -108,8 +108,7 @@ class MetadataFileSystem(AbstractFileSystem):
             path = path.removeprefix("portico://")
             if path and not path.startswith("/"):
                 raise ValueError(
-                    f"Write portico:///{path} with three slashes; set the gateway's address with "
-                    "the option 'gateway'."
+                    f"Write portico:///{path} with three slashes; set the gateway's address with the option 'gateway'."
                 )
         return "/" + path.strip("/")
 
@@ -158,12 +157,7 @@ class MetadataFileSystem(AbstractFileSystem):
             return blind
 
     def walk(
-        self,
-        path: str,
-        maxdepth: int | None = None,
-        topdown: bool = True,
-        on_error: Any = "omit",
-        **kwargs: Any,
+        self, path: str, maxdepth: int | None = None, topdown: bool = True, on_error: Any = "omit", **kwargs: Any
     ) -> Iterator[Any]:
         """With "omit", only folders that have disappeared are left out; other errors are raised."""
         react = _unless_missing if on_error == "omit" else on_error

@@ -72,9 +72,7 @@ class Options:
         if saved and same_address(saved.url, url):
             url, ca = saved.url, ca or saved.ca
             name = None if key or token or username or password else saved.name
-        return cls(
-            url, username, password, token, client_id, client_secret, ca, timeout, connections, name, key
-        )
+        return cls(url, username, password, token, client_id, client_secret, ca, timeout, connections, name, key)
 
     def digest(self) -> str:
         """Identifies the options within this process, without revealing them."""

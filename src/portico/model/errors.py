@@ -141,8 +141,7 @@ class AlreadyExists(PorticoError):
 
 def already_exists(name: str) -> AlreadyExists:
     return AlreadyExists(
-        f"'{name}' already exists and was not replaced; choose another name, or set onConflict to "
-        "replace or rename."
+        f"'{name}' already exists and was not replaced; choose another name, or set onConflict to replace or rename."
     )
 
 

@@ -85,9 +85,7 @@ def parse(text: str) -> datetime:
     """
     if seconds := _SECONDS.fullmatch(text):
         try:
-            moment = _EPOCH + timedelta(
-                seconds=int(seconds[1]), microseconds=int(f"{seconds[2] or '':0<6.6}")
-            )
+            moment = _EPOCH + timedelta(seconds=int(seconds[1]), microseconds=int(f"{seconds[2] or '':0<6.6}"))
         except OverflowError:
             raise ValueError(f"{text} is beyond the calendar") from None
     else:

@@ -151,9 +151,7 @@ OnLoss = Callable[[str, int], None]
 
 
 class AuditLog(Audit):
-    def __init__(
-        self, file: str | int, *, required: bool = False, on_loss: OnLoss = log_loss, node: str = ""
-    ) -> None:
+    def __init__(self, file: str | int, *, required: bool = False, on_loss: OnLoss = log_loss, node: str = "") -> None:
         """`file` is a path or the descriptor of an open stream. `node`, if not empty, is part of every line."""
         self._node = node or msgspec.UNSET
         self._path = file if isinstance(file, str) else None
@@ -240,16 +238,12 @@ class AuditLog(Audit):
             if not select.select([], [self._descriptor], [], 0)[1]:
                 raise OSError(0, "no process reads the stream")
             self._put(text)
-        elif (
-            self._size != self._whole and self._is_torn() and self._locked(fcntl.LOCK_EX, attempts=_ATTEMPTS)
-        ):
+        elif self._size != self._whole and self._is_torn() and self._locked(fcntl.LOCK_EX, attempts=_ATTEMPTS):
             # No process is writing now, so what looked torn is not the first half of a line.
             with self._unlocking():
                 self._put(b"\n" + text if self._is_torn() else text)
         else:
-            self._locked(
-                fcntl.LOCK_SH
-            )  # refused only while another process ends a torn line; whole lines never mix
+            self._locked(fcntl.LOCK_SH)  # refused only while another process ends a torn line; whole lines never mix
             with self._unlocking():
                 self._put(text)
 
@@ -310,12 +304,7 @@ def _why(error: OSError) -> str:
 
 
 def open_audit(
-    file: str | None,
-    *,
-    required: bool,
-    command: bool = False,
-    on_loss: OnLoss = log_loss,
-    node: str = "",
+    file: str | None, *, required: bool, command: bool = False, on_loss: OnLoss = log_loss, node: str = ""
 ) -> Audit:
     """The audit log in a file. A command writes to standard error instead of its own standard output."""
     if file is None:

@@ -58,12 +58,7 @@ def configure(level: str, node: str = "") -> RequestLog:
     """
     stderr = sys.stderr
     threshold = logging.getLevelNamesMapping()[level.upper()]
-    shared: list[Processor] = [
-        RateLimitedEvents(),
-        with_request_id,
-        structlog.processors.add_log_level,
-        _drop_none,
-    ]
+    shared: list[Processor] = [RateLimitedEvents(), with_request_id, structlog.processors.add_log_level, _drop_none]
     if stderr.isatty():
         structlog.configure(
             processors=[
@@ -122,9 +117,7 @@ def _to_json(event: EventDict, **_: object) -> bytes:
 
 
 def _visible_values(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    return {
-        key: visible(value, lines=True) if isinstance(value, str) else value for key, value in event.items()
-    }
+    return {key: visible(value, lines=True) if isinstance(value, str) else value for key, value in event.items()}
 
 
 _MAX_LENGTH = 16 * 1024

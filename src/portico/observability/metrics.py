@@ -41,9 +41,7 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "portico_received_bytes": Family("counter", "Bytes of request bodies.", ("action",)),
     "portico_sent_bytes": Family("counter", "Bytes of responses, without their headers.", ("action",)),
-    "portico_broken_answers": Family(
-        "counter", "Responses cut off by a fault in the gateway or the storage."
-    ),
+    "portico_broken_answers": Family("counter", "Responses cut off by a fault in the gateway or the storage."),
     "portico_sign_ins": Family("counter", "Sign-ins with a password.", ("outcome",)),
     "portico_provider_seconds": Family(
         "histogram",
@@ -61,9 +59,7 @@ FAMILIES: Mapping[str, Family] = {
     "portico_password_checks_queued": Family("gauge", "Password checks running or queued.", ("lane",)),
     "portico_database_writers_queued": Family("gauge", "Transactions waiting for the write lock."),
     "portico_database_connections_in_use": Family("gauge", "Database connections in use."),
-    "portico_database_connections_max": Family(
-        "gauge", "Maximum number of database connections in use at once."
-    ),
+    "portico_database_connections_max": Family("gauge", "Maximum number of database connections in use at once."),
     "portico_upload_memory_bytes": Family("gauge", "Memory held by uploads to cloud storage."),
     "portico_uploads_waiting_for_memory": Family("gauge", "Uploads waiting for memory."),
     "portico_uploads_unfinished": Family(
@@ -72,14 +68,9 @@ FAMILIES: Mapping[str, Family] = {
     "portico_jobs_running": Family("gauge", "Changes that continue after their request was answered."),
     "portico_workers": Family("gauge", "Processes serving requests."),
     "portico_connection_up": Family(
-        "gauge",
-        "1 if the connection worked when it was last used or checked, 0 if not.",
-        ("connection",),
-        merge=min,
+        "gauge", "1 if the connection worked when it was last used or checked, 0 if not.", ("connection",), merge=min
     ),
-    "portico_node_info": Family(
-        "gauge", "The node and its version; always 1.", ("node", "version"), merge=max
-    ),
+    "portico_node_info": Family("gauge", "The node and its version; always 1.", ("node", "version"), merge=max),
     "portico_ready": Family("gauge", "1 if the last check found this node ready, 0 if not.", merge=min),
     "portico_clock_offset_seconds": Family(
         "gauge", "How far the database's clock is ahead of this node's.", merge=_further_from_zero
@@ -98,9 +89,7 @@ FAMILIES: Mapping[str, Family] = {
     "portico_last_backup_timestamp_seconds": Family(
         "gauge", "When 'portico backup' last wrote a backup, as Unix time; 0 if never.", merge=max
     ),
-    "portico_sweeps_failed": Family(
-        "counter", "Failed clean-ups and periodic checks; they are retried.", ("sweep",)
-    ),
+    "portico_sweeps_failed": Family("counter", "Failed clean-ups and periodic checks; they are retried.", ("sweep",)),
 }
 """Every metric, by name. A counter's name is written with `_total` behind it."""
 
@@ -165,9 +154,7 @@ class Metrics:
         gauges: dict[str, list[tuple[Labels, Numbers]]] = {}
         for name, values in () if ending else self._gauges:
             gauges.setdefault(name, []).extend((labels, [float(value)]) for labels, value in values())
-        return MetricsSnapshot(
-            at, {name: list(series.items()) for name, series in self._totals.items()}, gauges
-        )
+        return MetricsSnapshot(at, {name: list(series.items()) for name, series in self._totals.items()}, gauges)
 
     def carry_on(self, earlier: MetricsSnapshot) -> None:
         """Continue from the totals of an earlier process."""
@@ -188,14 +175,8 @@ def render(snapshots: Iterable[MetricsSnapshot]) -> str:
         full = f"{name}_total" if family.kind == "counter" else name
         lines += [f"# HELP {full} {family.help}", f"# TYPE {full} {family.kind}"]
         for labels, numbers in sorted(merged[name].items(), key=lambda item: tuple(map(str, item[0]))):
-            words = [
-                f'{key}="{_escaped(str(value))}"' for key, value in zip(family.labels, labels, strict=True)
-            ]
-            lines += (
-                _histogram(name, family, words, numbers)
-                if family.buckets
-                else [_line(full, words, numbers[0])]
-            )
+            words = [f'{key}="{_escaped(str(value))}"' for key, value in zip(family.labels, labels, strict=True)]
+            lines += _histogram(name, family, words, numbers) if family.buckets else [_line(full, words, numbers[0])]
     return "\n".join(lines) + "\n"
 
 

@@ -41,9 +41,7 @@ class Tracing:
     def begin_request(self, method: str, headers: Iterable[tuple[bytes, bytes]]) -> "RequestSpan":
         """The span of a request, below that of the client if it sent a `traceparent` (W3C Trace Context)."""
         carrier = {
-            name.decode(): value.decode("latin-1")
-            for name, value in headers
-            if name.decode("latin-1") in _PARENT
+            name.decode(): value.decode("latin-1") for name, value in headers if name.decode("latin-1") in _PARENT
         }
         span = self._tracer.start_span(
             method,
@@ -73,9 +71,7 @@ class Tracing:
                 span.set_status(self._trace.Status(self._trace.StatusCode.ERROR))
                 raise
 
-    def end_request(
-        self, span: Any, token: Any, name: str, attributes: Mapping[str, Any], *, failed: bool
-    ) -> None:
+    def end_request(self, span: Any, token: Any, name: str, attributes: Mapping[str, Any], *, failed: bool) -> None:
         self._context.detach(token)
         span.update_name(name)
         span.set_attributes(attributes)
@@ -94,14 +90,8 @@ class RequestSpan:
 
     def end(self, action: str, status: int, request_id: str) -> None:
         """Without path and user, which belong in the log and the audit log: the request id leads there."""
-        attributes = {
-            "http.response.status_code": status,
-            "portico.action": action,
-            "portico.request_id": request_id,
-        }
-        self._tracing.end_request(
-            self._span, self._token, action, attributes, failed=not status or status >= 500
-        )
+        attributes = {"http.response.status_code": status, "portico.action": action, "portico.request_id": request_id}
+        self._tracing.end_request(self._span, self._token, action, attributes, failed=not status or status >= 500)
 
 
 def check_extra(endpoint: str) -> None:

@@ -18,16 +18,7 @@ from portico.operations.actors.auditing import ChangeResult
 from portico.operations.actors.cancellation import ChangeAbandoned
 from portico.runtime import progress_counter
 from portico.runtime.progress_counter import ProgressCounter
-from portico.store.jobs import (
-    CANCELLED,
-    DONE,
-    FAILED,
-    INTERRUPTED,
-    RUNNING,
-    JobRecord,
-    JobRecords,
-    OwnedJob,
-)
+from portico.store.jobs import CANCELLED, DONE, FAILED, INTERRUPTED, RUNNING, JobRecord, JobRecords, OwnedJob
 
 _RETRY_SECONDS = 5
 
@@ -168,10 +159,7 @@ class Jobs:
                     log.warning("cause", code=error.code, cause=error.cause)
                 return FAILED, _Outcome(code=error.code, detail=error.detail, trash_id=kept)
         log.error("bug", exc_info=error)
-        detail = (
-            "Something went wrong in the gateway. Give your administrator the request id to find it in "
-            "the log."
-        )
+        detail = "Something went wrong in the gateway. Give your administrator the request id to find it in the log."
         return FAILED, _Outcome(code=Internal.code, detail=detail)
 
     def cancel(self, job_id: str) -> None:
@@ -198,10 +186,7 @@ def job_of(record: JobRecord) -> Job:
     state, code, detail = record.state, outcome.code, outcome.detail
     if state == INTERRUPTED:
         state, code = FAILED, Unavailable.code
-        detail = (
-            "The gateway stopped before this was finished, and the finished part is kept. Check it "
-            "and try again."
-        )
+        detail = "The gateway stopped before this was finished, and the finished part is kept. Check it and try again."
     return Job(
         record.id,
         record.kind,
@@ -344,9 +329,7 @@ class UserJobs(Generic[OperationsT]):
         return record
 
 
-def _count(
-    task: asyncio.Task[ChangeResult], operations: HasFiles, source: Path, counted: ProgressCounter
-) -> None:
+def _count(task: asyncio.Task[ChangeResult], operations: HasFiles, source: Path, counted: ProgressCounter) -> None:
     """Find out how many files there are, as long as the work goes on."""
 
     async def count() -> None:

@@ -27,9 +27,7 @@ MAX_CLOCK_OFFSET = 5000
 NEEDED_BYTES = 2**20
 """How much room the disk of the database and of a required audit log must have: a sign-in writes some kilobytes."""
 
-_OLD_SCHEMA = (
-    "The database is too old for this version of Portico; run 'portico migrate', or restart this node."
-)
+_OLD_SCHEMA = "The database is too old for this version of Portico; run 'portico migrate', or restart this node."
 _LOST_TABLES = "The database has lost some of its tables; restore it from a backup. The log names them."
 _NO_RIGHTS = "The role in database.url lacks rights; make it the owner of the database and its tables."
 _FULL = "The disk of the gateway's home is full; free some space."
@@ -174,17 +172,11 @@ class Readiness:
             faults.append(Fault("schema", error.detail, error.cause))
         if not state.writable:
             faults.append(
-                Fault(
-                    "read-only",
-                    "The database is read-only; connect to its primary server, or make it writable.",
-                )
+                Fault("read-only", "The database is read-only; connect to its primary server, or make it writable.")
             )
         if self._key_fingerprint and state.values[0] not in (None, self._key_fingerprint):
             faults.append(
-                Fault(
-                    "key",
-                    "This node's secret key differs from the other nodes'; copy secret.key from one of them.",
-                )
+                Fault("key", "This node's secret key differs from the other nodes'; copy secret.key from one of them.")
             )
         return faults
 

@@ -37,9 +37,7 @@ async def sweep_trash(records: TrashRecords, pool: ConnectionPool, keep: timedel
     interrupted: dict[str, list[Trashed]] = {}
     for record in await records.interrupted(_AT_ONCE):
         interrupted.setdefault(record.connection, []).append(record)
-    await asyncio.gather(
-        *(_sweep(pool, name, found, interrupted.get(name, []), keep) for name, found in due.items())
-    )
+    await asyncio.gather(*(_sweep(pool, name, found, interrupted.get(name, []), keep) for name, found in due.items()))
 
 
 async def _sweep(

@@ -38,12 +38,7 @@ class FairTurns:
     """
 
     def __init__(
-        self,
-        at_once: int,
-        max_queued: int | None = None,
-        *,
-        shares: tuple[int, ...] = (),
-        limits: tuple[int, ...] = (),
+        self, at_once: int, max_queued: int | None = None, *, shares: tuple[int, ...] = (), limits: tuple[int, ...] = ()
     ) -> None:
         self._at_once = at_once
         self._max_queued = max_queued
@@ -122,9 +117,7 @@ class FairTurns:
         """The first in line of those who have less than their share."""
         for queue in self._queues.values():
             turn = queue[0]
-            if all(
-                self._fits(key, turn.cost, share) for key, share in zip(turn.keys, self._shares, strict=False)
-            ):
+            if all(self._fits(key, turn.cost, share) for key, share in zip(turn.keys, self._shares, strict=False)):
                 fits = not self.running or self.running + turn.cost <= self._at_once
                 return turn if fits else None
         return None

@@ -12,9 +12,7 @@ CONCURRENCY = 8
 """How many files of a tree are worked on at the same time."""
 
 
-async def for_each(
-    work: Callable[[T], Awaitable[object]], items: Iterable[T], concurrency: int = CONCURRENCY
-) -> None:
+async def for_each(work: Callable[[T], Awaitable[object]], items: Iterable[T], concurrency: int = CONCURRENCY) -> None:
     """Call `work` for every item, with at most `concurrency` calls at a time.
 
     After a failure no further call begins. The first failure is raised once the running calls have ended. A

@@ -37,9 +37,7 @@ LONGEST_PAUSE_SECONDS = 5.0
 log = structlog.get_logger()
 
 
-def create_app(
-    chosen: Settings, request_log: RequestLog = logs.discard, *, patient: bool = False
-) -> Middleware:
+def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, patient: bool = False) -> Middleware:
     """If `patient`, its start waits for a database that does not answer."""
     metrics, long_work = Metrics(), CancellableWork()
     draining, stopping = asyncio.Event(), asyncio.Event()
@@ -65,9 +63,7 @@ def create_app(
             if draining.is_set():  # the database answered only now
                 gateway.readiness.drain()
             if chosen.metrics_address:
-                await stack.enter_async_context(
-                    _published(metrics, chosen.metrics_folder, *chosen.metrics_address)
-                )
+                await stack.enter_async_context(_published(metrics, chosen.metrics_folder, *chosen.metrics_address))
             yield Services(
                 gateway=gateway,
                 page=LazyPage(
@@ -128,9 +124,7 @@ async def _opened(
             services.wait_for_database(error)
             log.warning("database-not-available", cause=error.cause)
             ended = asyncio.Event()
-            opening = asyncio.create_task(
-                _open_later(open_services, services, stopping, ended, reported=error.cause)
-            )
+            opening = asyncio.create_task(_open_later(open_services, services, stopping, ended, reported=error.cause))
             stack.push_async_callback(asyncio.wait, [opening])
             stack.callback(ended.set)
             stack.callback(stopping.set)

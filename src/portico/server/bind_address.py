@@ -25,9 +25,7 @@ def resolve(host: str) -> Address:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise AddressUnusable(
-            f"The host name {host!r} can't be resolved; use an address of this machine."
-        ) from None
+        raise AddressUnusable(f"The host name {host!r} can't be resolved; use an address of this machine.") from None
     addresses = [ip_address(str(sockaddr[0]).partition("%")[0]) for *_, sockaddr in found]
     return min(addresses, key=lambda address: address.version)
 
@@ -90,10 +88,7 @@ def check_metrics(host: str, port: int, *, besides: int) -> None:
 def _reason(error: OSError, address: Address, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         other = port + 1 if port < 65535 else port - 1
-        return (
-            f"Another program uses port {port} of {address}; stop it, or use another port with --port "
-            f"{other}."
-        )
+        return f"Another program uses port {port} of {address}; stop it, or use another port with --port {other}."
     if error.errno in (errno.EACCES, errno.EPERM):
         return (
             f"Port {port} is reserved for the system; use a port above 1023 with --port, or a "

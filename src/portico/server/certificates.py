@@ -43,9 +43,7 @@ class Certificate:
     """The content of the two files, as it was checked."""
 
 
-def self_signed(
-    folder: Path, address: str, now: datetime | None = None, *, running: bool = False
-) -> Certificate:
+def self_signed(folder: Path, address: str, now: datetime | None = None, *, running: bool = False) -> Certificate:
     """The certificate of this home; a new one if it is missing or expires soon.
 
     At a start also if it lacks a name: while the server is `running`, clients trust its fingerprint.
@@ -159,9 +157,7 @@ def _general_name(name: str) -> x509.GeneralName | None:
 def _make(file: Path, key_file: Path, names: Iterable[str], now: datetime) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Portico")])
-    usage = x509.KeyUsage(
-        True, False, False, False, False, False, False, False, False
-    )  # digital signature only
+    usage = x509.KeyUsage(True, False, False, False, False, False, False, False, False)  # digital signature only
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -170,9 +166,7 @@ def _make(file: Path, key_file: Path, names: Iterable[str], now: datetime) -> No
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _CLOCK_SKEW)
         .not_valid_after(now - _CLOCK_SKEW + LIFETIME)
-        .add_extension(
-            x509.SubjectAlternativeName([found for name in names if (found := _general_name(name))]), False
-        )
+        .add_extension(x509.SubjectAlternativeName([found for name in names if (found := _general_name(name))]), False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
         .add_extension(usage, True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False)

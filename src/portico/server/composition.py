@@ -141,9 +141,7 @@ async def open_gateway(
         )
         stack.push_async_callback(readiness.close)
         _watch_queues(metrics, passwords, database, upload_memory)
-        metrics.watch_all(
-            "portico_connection_up", lambda: [((name,), up) for name, up in pool.usable.items()]
-        )
+        metrics.watch_all("portico_connection_up", lambda: [((name,), up) for name, up in pool.usable.items()])
         metrics.watch("portico_audit_lines_queued", lambda: audit.queued)
         metrics.watch("portico_node_info", lambda: 1, settings.node, __version__)
         metrics.watch("portico_ready", lambda: readiness.is_ready)
@@ -168,9 +166,7 @@ async def open_gateway(
         receipts = Receipts(key.derive("receipts"), database.now, settings.public_url)
         thumbnail_process = ThumbnailProcess()
         stack.callback(thumbnail_process.close)
-        thumbnails = open_thumbnails(
-            settings.thumbnails_folder, settings.thumbnails_cache_size, thumbnail_process
-        )
+        thumbnails = open_thumbnails(settings.thumbnails_folder, settings.thumbnails_cache_size, thumbnail_process)
         work_watches = Watches()
         stack.push_async_callback(work_watches.close)
         digests, scheduler = FileDigests(database), FairScheduler()
@@ -235,14 +231,9 @@ async def open_gateway(
             **({"status": status.watch} if settings.metrics_address else {}),
         }
 
-        async with (
-            _sweeping(metrics, sweeps),
-            _sweeping(metrics, watches, interval=WATCH_INTERVAL_SECONDS),
-        ):
+        async with _sweeping(metrics, sweeps), _sweeping(metrics, watches, interval=WATCH_INTERVAL_SECONDS):
             yield Gateway(
-                authentication=Authentication(
-                    sign_in, sessions, tickets, keys, invitations, guests, audit, metrics
-                ),
+                authentication=Authentication(sign_in, sessions, tickets, keys, invitations, guests, audit, metrics),
                 operations=partial(Operations, features),
                 idempotency=Idempotency(idempotency_keys),
                 scheduler=scheduler,
@@ -296,9 +287,7 @@ def _retention(settings: Settings, database: Database) -> Sweeps:
     return {"audit": partial(remove_lines, database, older_than=settings.audit_retention)}
 
 
-def _watch_queues(
-    metrics: Metrics, passwords: Passwords, database: Database, upload_memory: MemoryBudget
-) -> None:
+def _watch_queues(metrics: Metrics, passwords: Passwords, database: Database, upload_memory: MemoryBudget) -> None:
     checks = "portico_password_checks_queued"
     metrics.watch(checks, lambda: passwords.queued(familiar=False), "general")
     metrics.watch(checks, lambda: passwords.queued(familiar=True), "familiar")
@@ -307,9 +296,7 @@ def _watch_queues(
     metrics.watch("portico_uploads_waiting_for_memory", lambda: upload_memory.waiting)
 
 
-def _in_turn(
-    leases: Leases, name: str, sweep: Callable[[], Awaitable[object]]
-) -> Callable[[], Awaitable[None]]:
+def _in_turn(leases: Leases, name: str, sweep: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[None]]:
     """The sweep, skipped while another worker or node is doing it."""
 
     async def sweep_in_turn() -> None:
@@ -351,10 +338,7 @@ async def _sweeping(metrics: Metrics, works: Sweeps, interval: float | None = No
 
 
 async def _repeat(
-    work: Callable[[], Awaitable[object]],
-    interval: float,
-    failed: Callable[[], object],
-    over: asyncio.Event,
+    work: Callable[[], Awaitable[object]], interval: float, failed: Callable[[], object], over: asyncio.Event
 ) -> None:
     """`over` is set after the first run."""
     while True:

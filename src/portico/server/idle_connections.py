@@ -96,9 +96,7 @@ class IdleConnections:
         order = {peer: (self._last_request.get(peer, 0.0), since) for peer, since in self._first_seen.items()}
         waiting = sorted(set(found).difference(self._busy), key=order.__getitem__)
         surplus = surplus_of(waiting, self._most, self._exempt)
-        closed = sum(
-            _close(found[peer], peer) for peer in surplus if now - self._first_seen[peer] >= GRACE_SECONDS
-        )
+        closed = sum(_close(found[peer], peer) for peer in surplus if now - self._first_seen[peer] >= GRACE_SECONDS)
         if closed:
             log.warning("waiting-connections-ended", ended=closed, address=surplus[0][0])
 

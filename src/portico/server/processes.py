@@ -49,8 +49,7 @@ CERTIFICATE_SECONDS = 5.0
 """How often the files of the certificate are looked at."""
 
 FIXED = tuple(
-    f"server.{name}"
-    for name in ("host", "port", "tls", "workers", "max-connections", "drain-delay", "stop-timeout")
+    f"server.{name}" for name in ("host", "port", "tls", "workers", "max-connections", "drain-delay", "stop-timeout")
 )
 """Settings of this process and its socket, which a reload keeps."""
 
@@ -200,13 +199,8 @@ class Server(MPServer):
             return
         try:
             chosen = load(self._home, overrides=self._overrides)
-            if kept := [
-                key for key in FIXED if getattr(chosen, KEYS[key]) != getattr(self._settings, KEYS[key])
-            ]:
-                text = (
-                    f"{', '.join(kept)}: changes take effect at the next start. All other changes took "
-                    "effect now."
-                )
+            if kept := [key for key in FIXED if getattr(chosen, KEYS[key]) != getattr(self._settings, KEYS[key])]:
+                text = f"{', '.join(kept)}: changes take effect at the next start. All other changes took effect now."
                 print(text, file=sys.stderr, flush=True)
             super().signal_handler_reload()  # type: ignore[no-untyped-call]
         except SettingsError as error:

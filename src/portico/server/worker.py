@@ -69,9 +69,7 @@ DRAIN_SIGNAL = signal.SIGUSR2
 """From the parent: be not ready, and go on serving until SIGTERM."""
 
 
-def load_app_in_worker(
-    home: str, overrides: dict[str, str], listening: Connection, *, patient: bool = True
-) -> Any:
+def load_app_in_worker(home: str, overrides: dict[str, str], listening: Connection, *, patient: bool = True) -> Any:
     """The application; the id of this process is sent to `listening` when it accepts connections.
 
     If `patient`, it waits for a database that does not answer.

@@ -37,9 +37,7 @@ def word(text: object) -> str:
 
 def client_id(text: object) -> str:
     if ":" in (name := word(text)):
-        raise ValueError(
-            "must not contain a colon, because HTTP Basic uses it to separate the id from the secret"
-        )
+        raise ValueError("must not contain a colon, because HTTP Basic uses it to separate the id from the secret")
     return name
 
 
@@ -128,9 +126,7 @@ def _range(text: str) -> IPv4Network | IPv6Network:
         network = ip_network(text, strict=False)
         first = ip_address(text.partition("/")[0])
     except ValueError:
-        raise ValueError(
-            f"contains {text!r}, which is not an address or range like 10.0.0.0/8 or fd00::/8"
-        ) from None
+        raise ValueError(f"contains {text!r}, which is not an address or range like 10.0.0.0/8 or fd00::/8") from None
     if network.network_address != first:
         raise ValueError(f"contains {text!r}, which is an address inside a range; the range is {network}")
     return network

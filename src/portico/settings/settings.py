@@ -45,9 +45,7 @@ class _Setting:
     description: str
 
 
-def _setting(
-    key: str, parse: Callable[[object], Any], default: object, description: str, *, shown: bool = True
-) -> Any:
+def _setting(key: str, parse: Callable[[object], Any], default: object, description: str, *, shown: bool = True) -> Any:
     return field(default=default, repr=shown, metadata={_Setting: _Setting(key, parse, description)})
 
 
@@ -112,12 +110,7 @@ class Settings:
         "127.0.0.1",
         "The address to listen on. Any address other than loopback needs server.tls or server.behind-proxy.",
     )
-    port: int = _setting(
-        "server.port",
-        parsers.whole_number(1, 65535),
-        8080,
-        "The port to listen on.",
-    )
+    port: int = _setting("server.port", parsers.whole_number(1, 65535), 8080, "The port to listen on.")
     tls: str = _setting(
         "server.tls",
         parsers.tls,
@@ -215,10 +208,7 @@ class Settings:
         "The maximum size of an uploaded file, in bytes or like 500MB, 10GiB. 0: no limit.",
     )
     max_files: int = _setting(
-        "upload.max-files",
-        parsers.whole_number(1, 100_000),
-        1000,
-        "How many files one upload request can contain.",
+        "upload.max-files", parsers.whole_number(1, 100_000), 1000, "How many files one upload request can contain."
     )
     upload_retention: timedelta = _setting(
         "upload.unfinished-retention",
@@ -238,8 +228,7 @@ class Settings:
         "zip.max-entries",
         parsers.whole_number(1, 10_000_000),
         1_000_000,
-        "How many files and folders one ZIP download can contain. Each takes 100 bytes of memory "
-        "plus its name.",
+        "How many files and folders one ZIP download can contain. Each takes 100 bytes of memory plus its name.",
     )
     zip_max_size: int = _setting(
         "zip.max-size",
@@ -261,10 +250,7 @@ class Settings:
         "How long a share link can be valid, like 30d. Older links end. 0: no limit.",
     )
     share_require_password: bool = _setting(
-        "share.require-password",
-        parsers.flag,
-        False,
-        "Whether new share links must have a password.",
+        "share.require-password", parsers.flag, False, "Whether new share links must have a password."
     )
     share_paths: tuple[str, ...] = _setting(
         "share.paths",
@@ -303,12 +289,7 @@ class Settings:
         "fails with 504. During transfers: how long it can be silent. From 1s to 10m. Keep it "
         "below the timeout of any proxy in front of the gateway.",
     )
-    log_level: str = _setting(
-        "log.level",
-        parsers.log_level,
-        "info",
-        "The log level: debug, info, warning or error.",
-    )
+    log_level: str = _setting("log.level", parsers.log_level, "info", "The log level: debug, info, warning or error.")
     audit_log: str = _setting(
         "audit.log",
         parsers.audit,
@@ -442,9 +423,7 @@ _NO_CLIENT = (
 
 
 def load(
-    home: Path,
-    environment: Mapping[str, str] = os.environ,
-    overrides: Mapping[str, str] | None = None,
+    home: Path, environment: Mapping[str, str] = os.environ, overrides: Mapping[str, str] | None = None
 ) -> Settings:
     """The settings of this home. `SettingsError` has every mistake in the file, the environment and the command line,
     which is given as `overrides`, by key."""
@@ -452,9 +431,7 @@ def load(
     written, mistakes = from_file(file, KEYS)
     given, more = from_environment(environment, KEYS)
     mistakes += more
-    flags = {
-        key: Given(text, None, None, "--" + key.rpartition(".")[2]) for key, text in (overrides or {}).items()
-    }
+    flags = {key: Given(text, None, None, "--" + key.rpartition(".")[2]) for key, text in (overrides or {}).items()}
     chosen = {**written, **given, **flags}
     values, unusable = _parsed(chosen)
     mistakes += unusable
@@ -492,21 +469,12 @@ def generated_client() -> dict[str, str]:
 
 def commented_file(values: Mapping[str, str]) -> str:
     """The text of an `application.properties` that sets `values`, with all other settings as comments."""
-    lines = [
-        (
-            "# This gateway's settings. Changes take effect at the next start, or on SIGHUP; see "
-            "docs/settings.md."
-        )
-    ]
-    lines += [
-        "# The environment overrides this file; security.client-id is PORTICO_SECURITY_CLIENT_ID there."
-    ]
+    lines = [("# This gateway's settings. Changes take effect at the next start, or on SIGHUP; see docs/settings.md.")]
+    lines += ["# The environment overrides this file; security.client-id is PORTICO_SECURITY_CLIENT_ID there."]
     for key in KEYS:
         lines += [
             "",
-            *textwrap.wrap(
-                description(key), 100, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
-            ),
+            *textwrap.wrap(description(key), 100, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False),
         ]
         if key in values:
             lines.append(javaproperties.join_key_value(key, values[key], separator="="))

@@ -98,29 +98,19 @@ def with_values(text: str, values: Mapping[str, str]) -> str:
     return properties.dumps()
 
 
-def from_environment(
-    environment: Mapping[str, str], keys: Collection[str]
-) -> tuple[dict[str, Given], list[Mistake]]:
+def from_environment(environment: Mapping[str, str], keys: Collection[str]) -> tuple[dict[str, Given], list[Mistake]]:
     environment, unread = _with_file(environment)
     names = {variable(key): key for key in keys}
     files = {name + IN_FILE: key for name, key in names.items()}
-    renamed = {
-        variable(old) + end: variable(new) + end for old, new in _RENAMED.items() for end in ("", IN_FILE)
-    }
+    renamed = {variable(old) + end: variable(new) + end for old, new in _RENAMED.items() for end in ("", IN_FILE)}
     groups = tuple({name[: name.index("_", len(ENVIRONMENT_PREFIX)) + 1] for name in names})
-    found = {
-        names[name]: Given(text.strip(), None, None, name)
-        for name, text in environment.items()
-        if name in names
-    }
+    found = {names[name]: Given(text.strip(), None, None, name) for name, text in environment.items() if name in names}
     mistakes = unread + [
         Mistake(None, None, name, _unknown(name, [*names, *_OTHERS], renamed))
         for name in environment
         if name.startswith(ENVIRONMENT_PREFIX) and name not in names and name not in files
         if not NOT_SETTINGS.fullmatch(name)
-        if name in renamed
-        or name.startswith(groups)
-        or get_close_matches(name, [*names, *_OTHERS], n=1, cutoff=0.85)
+        if name in renamed or name.startswith(groups) or get_close_matches(name, [*names, *_OTHERS], n=1, cutoff=0.85)
     ]
     for name in files.keys() & {name for name, text in environment.items() if text}:
         if files[name] in found:

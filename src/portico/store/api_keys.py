@@ -65,9 +65,7 @@ _KEY_COLUMNS = (
     api_keys.c.used_at,
     api_keys.c.used_from,
 )
-_WITH_OWNER = (
-    select(*USER_COLUMNS, *_KEY_COLUMNS).select_from(api_keys).join(users, api_keys.c.user_id == users.c.id)
-)
+_WITH_OWNER = select(*USER_COLUMNS, *_KEY_COLUMNS).select_from(api_keys).join(users, api_keys.c.user_id == users.c.id)
 
 
 class KeyRecords:
@@ -124,9 +122,7 @@ class KeyRecords:
     async def note_use(self, key_id: str, address: str) -> None:
         now = self._database.now()
         due = or_(api_keys.c.used_at.is_(None), api_keys.c.used_at <= now - USE_NOTED_SECONDS * 1000)
-        statement = (
-            update(api_keys).where(api_keys.c.id == key_id, due).values(used_at=now, used_from=address[:64])
-        )
+        statement = update(api_keys).where(api_keys.c.id == key_id, due).values(used_at=now, used_from=address[:64])
         await self._database.execute(statement)
 
     async def sweep(self) -> None:

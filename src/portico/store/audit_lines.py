@@ -16,16 +16,7 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from portico.model.errors import PorticoError
-from portico.observability.audit import (
-    BEGUN,
-    AuditLine,
-    AuditTrail,
-    OnLoss,
-    encode,
-    log_loss,
-    open_audit,
-    unavailable,
-)
+from portico.observability.audit import BEGUN, AuditLine, AuditTrail, OnLoss, encode, log_loss, open_audit, unavailable
 from portico.runtime import clock
 from portico.store.database import SWEEP_WAIT, Database
 from portico.store.tables import audit_lines
@@ -47,9 +38,7 @@ class _Queued(msgspec.Struct):
 
 
 class DatabaseAudit:
-    def __init__(
-        self, database: Database, *, node: str, required: bool = False, on_loss: OnLoss = log_loss
-    ) -> None:
+    def __init__(self, database: Database, *, node: str, required: bool = False, on_loss: OnLoss = log_loss) -> None:
         self._database = database
         self._node = node
         self._required = required
@@ -205,15 +194,9 @@ async def find_lines(
 
 async def remove_lines(database: Database, older_than: timedelta) -> int:
     """Returns how many there were. Some at a time: meanwhile others write."""
-    old = (
-        select(audit_lines.c.id)
-        .where(audit_lines.c.at < _before(database, older_than))
-        .limit(_REMOVED_AT_ONCE)
-    )
+    old = select(audit_lines.c.id).where(audit_lines.c.at < _before(database, older_than)).limit(_REMOVED_AT_ONCE)
     removed = 0
-    while count := await database.execute(
-        delete(audit_lines).where(audit_lines.c.id.in_(old)), wait=SWEEP_WAIT
-    ):
+    while count := await database.execute(delete(audit_lines).where(audit_lines.c.id.in_(old)), wait=SWEEP_WAIT):
         removed += count
     return removed
 

@@ -61,10 +61,7 @@ def written(file: Path, passphrase: str | None) -> Iterator[gzip.GzipFile]:
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
-            with (
-                _sealed(stream, passphrase) as target,
-                gzip.GzipFile("", "wb", fileobj=target, mtime=0) as content,
-            ):
+            with _sealed(stream, passphrase) as target, gzip.GzipFile("", "wb", fileobj=target, mtime=0) as content:
                 yield content
             stream.flush()
             os.fsync(stream.fileno())
@@ -183,13 +180,7 @@ def _nonce(number: int, last: bool) -> bytes:
 def _cipher(passphrase: str, salt: bytes) -> AESGCM:
     """With the parameters that RFC 9106 recommends where 2 GiB of memory are too much."""
     key = hash_secret_raw(
-        passphrase.encode(),
-        salt,
-        time_cost=3,
-        memory_cost=64 * 1024,
-        parallelism=4,
-        hash_len=32,
-        type=Type.ID,
+        passphrase.encode(), salt, time_cost=3, memory_cost=64 * 1024, parallelism=4, hash_len=32, type=Type.ID
     )
     return AESGCM(key)
 

@@ -24,9 +24,7 @@ class BatchedLookups(Generic[Key]):
     def __init__(self, database: Database, query: Select[Any], column: ColumnElement[Key]) -> None:
         self._database = database
         self._one = query.where(column == bindparam("key"))
-        self._many = query.add_columns(column.label("lookup_key")).where(
-            column.in_(bindparam("keys", expanding=True))
-        )
+        self._many = query.add_columns(column.label("lookup_key")).where(column.in_(bindparam("keys", expanding=True)))
         self._running = 0
         self._waiting: _Batch[Key] = {}
         self._batches: set[asyncio.Task[None]] = set()

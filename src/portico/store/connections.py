@@ -101,9 +101,7 @@ class ConnectionRecords:
         if rows := await self._database.fetch(query.limit(_MAX_NAMES + 1)):
             shown = ", ".join(row.name for row in rows[:_MAX_NAMES])
             shown += " and others" if len(rows) > _MAX_NAMES else ""
-            raise NotPossible(
-                f"The connection {name!r} is used by {shown}; move or delete these users first."
-            )
+            raise NotPossible(f"The connection {name!r} is used by {shown}; move or delete these users first.")
         try:
             deleted = await self._database.execute(delete(connections).where(connections.c.name == name))
         except IntegrityError:  # a user was added in between
@@ -121,12 +119,8 @@ async def check_exists(transaction: "AsyncConnection", name: str) -> None:
 
 
 def unknown_connection(name: str) -> NotFound:
-    return NotFound(
-        f"The connection {name[:64]!r} doesn't exist; list all connections with 'portico connection list'."
-    )
+    return NotFound(f"The connection {name[:64]!r} doesn't exist; list all connections with 'portico connection list'.")
 
 
 def no_connection() -> NotFound:
-    return NotFound(
-        "There are no connections yet; add one with 'portico connection add NAME --kind KIND' first."
-    )
+    return NotFound("There are no connections yet; add one with 'portico connection add NAME --kind KIND' first.")

@@ -2,26 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
-)
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from sqlalchemy import ColumnElement, Executable, Row, Table, column, literal_column, select, table
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import (
-    ArgumentError,
-    DataError,
-    DBAPIError,
-    IntegrityError,
-    NotSupportedError,
-    ProgrammingError,
-)
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NotSupportedError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 
@@ -72,9 +59,7 @@ class DatabaseState(NamedTuple):
 class Database:
     """Raises `Unavailable` if the database fails; a violated constraint stays an `IntegrityError`."""
 
-    def __init__(
-        self, url: str, *, wait: float = WAIT, connections: int = CONNECTIONS, blocking: bool = False
-    ) -> None:
+    def __init__(self, url: str, *, wait: float = WAIT, connections: int = CONNECTIONS, blocking: bool = False) -> None:
         """`connections`: of PostgreSQL. With `blocking`, SQLite runs in this thread."""
         self._wait = wait
         self._backend = _backend(url, wait, connections, blocking)
@@ -110,9 +95,7 @@ class Database:
         """
         # If the connection breaks, it may have been committed.
         return await _retried(
-            lambda: self._run(
-                statement, parameters, wait=wait, read=_row_count, writes=True, durable=durable
-            ),
+            lambda: self._run(statement, parameters, wait=wait, read=_row_count, writes=True, durable=durable),
             _Conflict,
         )
 
@@ -138,9 +121,7 @@ class Database:
 
         return await self.transact(work)
 
-    async def transact(
-        self, work: "Callable[[AsyncConnection], Awaitable[T]]", *, wait: float | None = None
-    ) -> T:
+    async def transact(self, work: "Callable[[AsyncConnection], Awaitable[T]]", *, wait: float | None = None) -> T:
         """The result of `work` in one transaction, which may take `wait` seconds.
 
         `work` is called again if the transaction failed by a deadlock or a broken connection.
@@ -198,9 +179,7 @@ class Database:
         """The schema's revision, what can be done with it, and the values of `columns`, with one query."""
         own = self._backend.read_only, *self._backend.lacking(list(metadata.tables))
         chosen: list[ColumnElement[Any]] = [column("version_num"), *map(literal_column, own), *columns]
-        query = select(*chosen).select_from(
-            table("alembic_version")
-        )  # `SELECT 1` would not even open SQLite's file
+        query = select(*chosen).select_from(table("alembic_version"))  # `SELECT 1` would not even open SQLite's file
         rows = await self.fetch(query, wait=wait)
         row: Sequence[Any] = rows[0] if rows else ("", False, None, None, *(None for _ in columns))
         revision, read_only, tables, rights, *values = row
@@ -268,9 +247,7 @@ class Database:
 
     @asynccontextmanager
     async def _opened(
-        self,
-        open_connection: Callable[[float], AbstractAsyncContextManager[T]],
-        wait: float | None = None,
+        self, open_connection: Callable[[float], AbstractAsyncContextManager[T]], wait: float | None = None
     ) -> AsyncGenerator[T]:
         with self._translated():
             async with AsyncExitStack() as stack:
@@ -338,9 +315,7 @@ def upsert(
         from sqlalchemy.dialects.postgresql import insert
     else:
         from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
-    return insert(table).on_conflict_do_update(
-        index_elements=list(table.primary_key), set_=dict(change), where=where
-    )
+    return insert(table).on_conflict_do_update(index_elements=list(table.primary_key), set_=dict(change), where=where)
 
 
 def _backend(url: str, wait: float, connections: int, blocking: bool) -> Sqlite | Postgres:

@@ -128,9 +128,7 @@ class FileDigests:
         try:
             await self._database.execute(self._insert, rows)
         except (PorticoError, SQLAlchemyError) as error:
-            log.warning(
-                "digests-not-recorded", files=len(rows), cause=getattr(error, "cause", None) or repr(error)
-            )
+            log.warning("digests-not-recorded", files=len(rows), cause=getattr(error, "cause", None) or repr(error))
 
 
 class _Batch:

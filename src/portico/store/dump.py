@@ -124,8 +124,7 @@ async def read(
             revision = await connection.run_sync(schema.revision_of)
             if revision is None:
                 raise NotPossible(
-                    f"The database {database.name} has no Portico tables yet; run 'portico migrate' to "
-                    "create them."
+                    f"The database {database.name} has no Portico tables yet; run 'portico migrate' to create them."
                 )
             schema.check_age(f"The database {database.name}", revision)
             if revision > schema.newest_revision():
@@ -140,12 +139,7 @@ async def read(
 
 
 async def load(
-    url: str,
-    content: Content,
-    *,
-    replace: bool = False,
-    change: Change | None = None,
-    limits: LockLimits | None = None,
+    url: str, content: Content, *, replace: bool = False, change: Change | None = None, limits: LockLimits | None = None
 ) -> Counts:
     """Make the database have this content, migrated, and nothing else; returns the number of rows by table.
 

@@ -119,9 +119,7 @@ class GuestRecords:
         self._database = database
         self._lookups = BatchedLookups(database, _GUEST, guests.c.digest)
 
-    async def add(
-        self, link_id: str, digest: bytes, name: str, address: str, network: str, folder: str | None
-    ) -> bool:
+    async def add(self, link_id: str, digest: bytes, name: str, address: str, network: str, folder: str | None) -> bool:
         """Add a guest who opens a link now; False if the link is gone, or another guest has taken the folder.
 
         `network` is what counts as one address.
@@ -144,9 +142,7 @@ class GuestRecords:
             # Those of the last day, and all: who is kept for an upload does not keep others out so soon. Another request
             # may have read the clock later, and have been quicker.
             recent = case((guests.c.expires_at <= now + clock.milliseconds(LIFETIME + _LATER), 1))
-            living = select(func.count(recent), func.count()).where(
-                guests.c.link == link_id, guests.c.expires_at > now
-            )
+            living = select(func.count(recent), func.count()).where(guests.c.link == link_id, guests.c.expires_at > now)
 
             async def is_full(query: "Select[int, int]", most: int) -> bool:
                 of_last_day, together = (await transaction.execute(query)).one()
@@ -158,9 +154,7 @@ class GuestRecords:
                     "This link was opened too many times from your address. Try again later.", retry_after=60
                 )
             if await is_full(living, MAX_GUESTS):
-                raise TooManyRequests(
-                    "Too many people have opened this link. Try again later.", retry_after=60
-                )
+                raise TooManyRequests("Too many people have opened this link. Try again later.", retry_after=60)
             await transaction.execute(insert(guests).values(row))
             await transaction.execute(noted_access(link_id, LinkAccess(now, name, address, "open", "", None)))
 
@@ -196,9 +190,5 @@ class GuestTickets(TicketRecords):
 
 def _guest_of(row: AnyRow) -> Guest:
     return Guest(
-        row.guest_digest,
-        row.guest_name,
-        row.guest_folder,
-        clock.to_datetime(row.guest_expires_at),
-        open_link_of(row),
+        row.guest_digest, row.guest_name, row.guest_folder, clock.to_datetime(row.guest_expires_at), open_link_of(row)
     )

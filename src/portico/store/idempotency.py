@@ -108,9 +108,7 @@ class RequestClaim(Owned):
 
 class IdempotencyKeys(Ownership[RequestClaim]):
     def __init__(self, database: Database, lifetime: timedelta = LIFETIME) -> None:
-        super().__init__(
-            database, keys, "idempotency-key", "", lifetime=lifetime, renewal=lifetime / _RENEWALS
-        )
+        super().__init__(database, keys, "idempotency-key", "", lifetime=lifetime, renewal=lifetime / _RENEWALS)
         self._taking = _taking(database.dialect)
         self._claims: Counter[str] = Counter()
         """Of each actor, since surplus answers were last removed."""
@@ -182,9 +180,7 @@ def _taking(dialect: str) -> Executable:
     )
     columns = ("digest", "request", "owner", "owned_until", "expires_at", "scope", "actor")
     statement = upsert(dialect, keys, taken_over, where=vanished)
-    return statement.values({name: bindparam(name) for name in columns}).returning(
-        keys.c.response, keys.c.expires_at
-    )
+    return statement.values({name: bindparam(name) for name in columns}).returning(keys.c.response, keys.c.expires_at)
 
 
 def _no_notes() -> ColumnElement[bytes]:

@@ -36,9 +36,7 @@ LIFETIME: Final = timedelta(seconds=15)
 RENEWAL: Final = timedelta(seconds=1)
 
 _RUNNING_OF: Final = and_(
-    jobs.c.namespace == bindparam("whose"),
-    jobs.c.state == RUNNING,
-    jobs.c.owned_until > bindparam("now"),
+    jobs.c.namespace == bindparam("whose"), jobs.c.state == RUNNING, jobs.c.owned_until > bindparam("now")
 )
 _RUNNING_NUMBER: Final = select(func.count().label("number")).select_from(jobs).where(_RUNNING_OF)
 _ADD: Final = inserting(jobs, _RUNNING_NUMBER.scalar_subquery() < bindparam("most", type_=BigInteger))
@@ -165,9 +163,7 @@ class JobRecords(Ownership[OwnedJob]):
             return []
         columns = jobs.c.owner, or_(jobs.c.cancel_wanted, users.c.disabled).label("unwanted")
         mine = and_(jobs.c.owner.in_([job.owner for job in running]), jobs.c.state == RUNNING)
-        query = (
-            select(*columns).join_from(jobs, users).where(mine, jobs.c.id.in_([job.key for job in running]))
-        )
+        query = select(*columns).join_from(jobs, users).where(mine, jobs.c.id.in_([job.key for job in running]))
         rows = {row.owner: row for row in await self.database.fetch(query)}
         for job in running:
             job.renewed(rows.get(job.owner), until)

@@ -103,14 +103,10 @@ class Ownership(Generic[O]):
     async def renew(self, held: Sequence[O]) -> Sequence[O]:
         """Those that are still owned."""
         [key] = self.table.primary_key
-        mine = and_(
-            key.in_([each.key for each in held]), self.table.c.owner.in_([each.owner for each in held])
-        )
+        mine = and_(key.in_([each.key for each in held]), self.table.c.owner.in_([each.owner for each in held]))
         values = self.renewed_values()
         statement = update(self.table).where(mine).values(values)
-        found = await self.database.write(
-            statement.returning(self.table.c.owner, *self._returning), durable=False
-        )
+        found = await self.database.write(statement.returning(self.table.c.owner, *self._returning), durable=False)
         rows = {row.owner: row for row in found}
         for each in held:
             each.renewed(rows.get(each.owner), values["owned_until"])

@@ -27,9 +27,7 @@ CONNECTIONS = 10
 """Of one process; the default of the setting `database.max-connections`."""
 
 _NEEDED = "PostgreSQL needs an extra; install it with: pip install 'portico-gateway[postgres]'"
-_FULL = re.compile(
-    r"too many (clients|connections)|connection slots are reserved|no more connections allowed"
-)
+_FULL = re.compile(r"too many (clients|connections)|connection slots are reserved|no more connections allowed")
 """libpq has no code for this, only the server's sentence."""
 _FULL_PAUSE_SECONDS = 0.1
 _CONFLICTS = frozenset({"40001", "40P01"})
@@ -90,9 +88,7 @@ class Postgres:
         host_seconds = float(parameters.get("connect_timeout") or (wait if hosts == 1 else _HOST_SECONDS))
         self._connect_seconds = max(wait, hosts * host_seconds + 1)
         defaults = _KEEPALIVE | {"connect_timeout": str(max(2, round(host_seconds)))}
-        self._options: dict[str, Any] = {
-            key: value for key, value in defaults.items() if key not in parameters
-        }
+        self._options: dict[str, Any] = {key: value for key, value in defaults.items() if key not in parameters}
         self.name = _name_of(parameters)
         self.queued = 0
         self._reported_full = False
@@ -191,9 +187,7 @@ class Postgres:
         async with self.reading(self._wait) as connection:
             await connection.execute(text("SELECT 1"))  # a first statement may have to connect
             began = time.monotonic()
-            there = (
-                await connection.execute(text("SELECT extract(epoch FROM clock_timestamp())"))
-            ).scalar_one()
+            there = (await connection.execute(text("SELECT extract(epoch FROM clock_timestamp())"))).scalar_one()
             took = time.monotonic() - began
         if took > _MAX_ROUND_TRIP_SECONDS:
             raise TimeoutError(f"the database's clock took {took:.1f} s to read")
@@ -300,9 +294,7 @@ def _why(message: str) -> str:
     if "unexpected spaces" in message:
         return "write a space as %20"
     if "percent-encoded" in message:
-        return (
-            "a '%' must be followed by two hexadecimal digits; write a '%' in a user name or password as %25"
-        )
+        return "a '%' must be followed by two hexadecimal digits; write a '%' in a user name or password as %25"
     if "IPv6" in message:
         return "an IPv6 address must be in brackets, like [::1]"
     if option := re.search(r'invalid URI query parameter: "([a-z_]{1,30})"', message):

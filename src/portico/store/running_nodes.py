@@ -38,6 +38,4 @@ async def held_leases(database: Database) -> list[tuple[str, str, int]]:
     """Those that are not of nodes: the name, the owner, and when it expires."""
     columns = leases.c.name, leases.c.owner, leases.c.owned_until
     query = select(*columns).where(leases.c.owned_until > database.now(), ~_IS_NODE)
-    return [
-        (row.name, row.owner, row.owned_until) for row in await database.fetch(query.order_by(leases.c.name))
-    ]
+    return [(row.name, row.owner, row.owned_until) for row in await database.fetch(query.order_by(leases.c.name))]

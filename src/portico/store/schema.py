@@ -53,9 +53,7 @@ class _Locked(Unavailable):
 
 
 async def change_schema(
-    url: str,
-    work: "Callable[[AsyncConnection, str], Awaitable[T]]",
-    limits: LockLimits | None = None,
+    url: str, work: "Callable[[AsyncConnection, str], Awaitable[T]]", limits: LockLimits | None = None
 ) -> T:
     """The result of `work`, called with a transaction and the database's name, while no other process migrates.
 
@@ -224,15 +222,11 @@ def check_age(what: str, revision: str) -> None:
 
 def newer(cause: str) -> NotPossible:
     """The refusal of a database that this version cannot use."""
-    sentence = (
-        "The database was created by a newer version of Portico; start that version, or restore a backup"
-    )
+    sentence = "The database was created by a newer version of Portico; start that version, or restore a backup"
     return NotPossible(f"{sentence}.", cause=f"{sentence} ({cause})")
 
 
-def migrate(
-    url: str, *, set_up_mark: pathlib.Path | None = None, limits: LockLimits | None = None
-) -> Migration:
+def migrate(url: str, *, set_up_mark: pathlib.Path | None = None, limits: LockLimits | None = None) -> Migration:
     """Migrate the database at `url` to the newest revision; one that is newer, but can be used, stays as it is.
 
     Any number of processes may do so at once: one migrates, the others wait.

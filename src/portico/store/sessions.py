@@ -60,12 +60,7 @@ SESSION = (
     .join(users, families.c.user_id == users.c.id)
 )
 _REFRESHABLE = (
-    select(
-        *USER_COLUMNS,
-        refresh_tokens.c.family,
-        refresh_tokens.c.expires_at,
-        refresh_tokens.c.replaced_at,
-    )
+    select(*USER_COLUMNS, refresh_tokens.c.family, refresh_tokens.c.expires_at, refresh_tokens.c.replaced_at)
     .select_from(users)
     .join(families, families.c.user_id == users.c.id)
     .join(refresh_tokens, refresh_tokens.c.family == families.c.id)
@@ -152,13 +147,10 @@ class SessionRecords:
 
     async def all(self, user: User) -> list[OpenSession]:
         """The user's sessions, the one that was used last first."""
-        query = select(families).where(
-            families.c.user_id == user.id, families.c.expires_at > self._database.now()
-        )
+        query = select(families).where(families.c.user_id == user.id, families.c.expires_at > self._database.now())
         rows = sorted(await self._database.fetch(query), key=lambda row: row.used_at or 0, reverse=True)
         return [
-            OpenSession(row.id, row.device, row.address, _moment(row.created_at), _moment(row.used_at))
-            for row in rows
+            OpenSession(row.id, row.device, row.address, _moment(row.created_at), _moment(row.used_at)) for row in rows
         ]
 
     async def end(self, user: User, family: str) -> bool:

@@ -124,9 +124,7 @@ class OpenLink(msgspec.Struct, frozen=True):
         """The owner, limited to what the link is for: its folder, or the folder of its file."""
         path = Path.parse(self.link.path)
         root = path if self.link.is_folder else path.parent
-        return msgspec.structs.replace(
-            self.owner, root=str(root), rights=self.owner.rights & self.link.kind.rights
-        )
+        return msgspec.structs.replace(self.owner, root=str(root), rights=self.owner.rights & self.link.kind.rights)
 
 
 class LinkAccess(msgspec.Struct, frozen=True):
@@ -140,18 +138,14 @@ class LinkAccess(msgspec.Struct, frozen=True):
     bytes: int | None
 
 
-LINK_COLUMNS = tuple(
-    column.label(f"link_{column.name}") for column in share_links.c if column.name != "digest"
-)
+LINK_COLUMNS = tuple(column.label(f"link_{column.name}") for column in share_links.c if column.name != "digest")
 _OPEN = select(*LINK_COLUMNS, *USER_COLUMNS).join(users, users.c.id == share_links.c.user_id)
 
 
 def link_of(row: AnyRow) -> ShareLink:
     """The link in a row that holds `LINK_COLUMNS`."""
     found: dict[str, Any] = {
-        name.removeprefix("link_"): value
-        for name, value in row._mapping.items()
-        if str(name).startswith("link_")
+        name.removeprefix("link_"): value for name, value in row._mapping.items() if str(name).startswith("link_")
     }
     found["has_password"] = found.pop("password_hash") is not None
     found["kind"] = LinkKind(found["kind"])
@@ -174,12 +168,8 @@ class LinkRecords:
     async def insert(self, row: Mapping[str, Any]) -> ShareLink:
         async def store(transaction: "AsyncConnection") -> ShareLink:
             # Locked, so that the count holds.
-            await transaction.execute(
-                select(users.c.id).where(users.c.id == row["user_id"]).with_for_update()
-            )
-            mine = select(func.count()).where(
-                share_links.c.user_id == row["user_id"], share_links.c.ended_at.is_(None)
-            )
+            await transaction.execute(select(users.c.id).where(users.c.id == row["user_id"]).with_for_update())
+            mine = select(func.count()).where(share_links.c.user_id == row["user_id"], share_links.c.ended_at.is_(None))
             if (await transaction.execute(mine)).scalar_one() >= MAX_LINKS:
                 raise TooManyRequests(
                     f"You can have at most {MAX_LINKS} links; end some of them first.", retry_after=60
@@ -197,9 +187,7 @@ class LinkRecords:
         root = Path.parse(user.root)
         if not root.is_root:
             query = query.where(_within(str(root)))
-        query = query.order_by(
-            share_links.c.ended_at.is_not(None), share_links.c.created_at.desc(), share_links.c.id
-        )
+        query = query.order_by(share_links.c.ended_at.is_not(None), share_links.c.created_at.desc(), share_links.c.id)
         links = [link_of(row) for row in await self._database.fetch(query.limit(MAX_LINKS))]
         return sorted(links, key=lambda link: (-link.created_at, link.id))
 
@@ -285,18 +273,12 @@ class LinkRecords:
                 and_(share_links.c.expires_at.is_not(None), share_links.c.expires_at <= old),
             )
             await self._database.execute(delete(share_links).where(ended), wait=SWEEP_WAIT)
-        number = func.row_number().over(
-            partition_by=share_links.c.user_id, order_by=share_links.c.ended_at.desc()
-        )
+        number = func.row_number().over(partition_by=share_links.c.user_id, order_by=share_links.c.ended_at.desc())
         numbered = (
-            select(share_links.c.id, number.label("number"))
-            .where(share_links.c.ended_at.is_not(None))
-            .subquery()
+            select(share_links.c.id, number.label("number")).where(share_links.c.ended_at.is_not(None)).subquery()
         )
         surplus = select(numbered.c.id).where(numbered.c.number > MAX_ENDED)
-        await self._database.execute(
-            delete(share_links).where(share_links.c.id.in_(surplus)), wait=SWEEP_WAIT
-        )
+        await self._database.execute(delete(share_links).where(share_links.c.id.in_(surplus)), wait=SWEEP_WAIT)
         await self.usage.sweep(old)
 
 
@@ -304,18 +286,13 @@ class LinkUsage:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def accesses(
-        self, link_id: str, size: int, before: int | None = None
-    ) -> list[tuple[int, LinkAccess]]:
+    async def accesses(self, link_id: str, size: int, before: int | None = None) -> list[tuple[int, LinkAccess]]:
         """What was done with a link, the newest first, each with its number; those `before` a number."""
         query = select(share_accesses).where(share_accesses.c.link == link_id)
         if before is not None:
             query = query.where(share_accesses.c.id < before)
         rows = await self._database.fetch(query.order_by(share_accesses.c.id.desc()).limit(size))
-        return [
-            (row.id, LinkAccess(row.at, row.name, row.address, row.action, row.path, row.bytes))
-            for row in rows
-        ]
+        return [(row.id, LinkAccess(row.at, row.name, row.address, row.action, row.path, row.bytes)) for row in rows]
 
     async def count_download(self, link_id: str, guest: bytes, file: str, access: LinkAccess) -> None:
         """Count a download, unless the guest has begun it before; `LimitReached` if there were enough of them."""
@@ -329,17 +306,13 @@ class LinkUsage:
         async def count(transaction: "AsyncConnection") -> None:
             # Of requests of the same guest at the same time, one inserts the row; the others wait for it.
             noted = (
-                upsert(
-                    self._database.dialect, guest_downloads, {"at": now}, where=guest_downloads.c.at <= since
-                )
+                upsert(self._database.dialect, guest_downloads, {"at": now}, where=guest_downloads.c.at <= since)
                 .values(digest=key, guest=guest, at=now)
                 .returning(guest_downloads.c.at)
             )
             if (await transaction.execute(noted)).first() is None:
                 return
-            left = or_(
-                share_links.c.max_downloads.is_(None), share_links.c.downloads < share_links.c.max_downloads
-            )
+            left = or_(share_links.c.max_downloads.is_(None), share_links.c.downloads < share_links.c.max_downloads)
             counted = (
                 update(share_links)
                 .where(share_links.c.id == link_id, share_links.c.ended_at.is_(None), left)
@@ -348,8 +321,7 @@ class LinkUsage:
             )
             if (await transaction.execute(counted)).first() is None:
                 raise LimitReached(
-                    "This link has reached its download limit. Ask the person who sent it to you for a "
-                    "new one."
+                    "This link has reached its download limit. Ask the person who sent it to you for a new one."
                 )
             await transaction.execute(noted_access(link_id, access))
 
@@ -363,10 +335,7 @@ class LinkUsage:
                 share_links.c.id == link_id,
                 share_links.c.ended_at.is_(None),
                 or_(share_links.c.max_uploads.is_(None), share_links.c.uploads < share_links.c.max_uploads),
-                or_(
-                    share_links.c.max_bytes.is_(None),
-                    share_links.c.bytes + size <= share_links.c.max_bytes,
-                ),
+                or_(share_links.c.max_bytes.is_(None), share_links.c.bytes + size <= share_links.c.max_bytes),
             )
             .values(uploads=share_links.c.uploads + 1, bytes=share_links.c.bytes + size)
         )
@@ -387,17 +356,11 @@ class LinkUsage:
     async def sweep(self, old: int | None) -> None:
         """Remove accesses up to this time, and those of which a link has too many."""
         if old is not None:
-            await self._database.execute(
-                delete(share_accesses).where(share_accesses.c.at <= old), wait=SWEEP_WAIT
-            )
-        number = func.row_number().over(
-            partition_by=share_accesses.c.link, order_by=share_accesses.c.id.desc()
-        )
+            await self._database.execute(delete(share_accesses).where(share_accesses.c.at <= old), wait=SWEEP_WAIT)
+        number = func.row_number().over(partition_by=share_accesses.c.link, order_by=share_accesses.c.id.desc())
         numbered = select(share_accesses.c.id, number.label("number")).subquery()
         surplus = select(numbered.c.id).where(numbered.c.number > MAX_ACCESSES)
-        await self._database.execute(
-            delete(share_accesses).where(share_accesses.c.id.in_(surplus)), wait=SWEEP_WAIT
-        )
+        await self._database.execute(delete(share_accesses).where(share_accesses.c.id.in_(surplus)), wait=SWEEP_WAIT)
 
 
 def takes_no_more() -> LimitReached:

@@ -5,18 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
-from sqlalchemy import (
-    BigInteger,
-    Integer,
-    LargeBinary,
-    case,
-    delete,
-    func,
-    literal_column,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import BigInteger, Integer, LargeBinary, case, delete, func, literal_column, or_, select, update
 
 from portico.runtime import clock
 from portico.store.database import SWEEP_WAIT, Database, Statement, upsert
@@ -59,9 +48,7 @@ class AttemptRecords:
 
     async def find(self, keys: Collection[bytes]) -> dict[bytes, Counted]:
         rows = await self._database.fetch(select(attempts).where(attempts.c.digest.in_(keys)))
-        return {
-            row.digest: Counted(row.failures, row.since, row.succeeded_at, row.admitted_at) for row in rows
-        }
+        return {row.digest: Counted(row.failures, row.since, row.succeeded_at, row.admitted_at) for row in rows}
 
     async def admit(self, key: bytes, now: int, interval: int) -> bool:
         """Whether no other attempt under this key was admitted within the interval."""

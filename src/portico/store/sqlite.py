@@ -205,12 +205,7 @@ class SqliteEngine:
                 await self._call(connection.close)
 
     async def run(
-        self,
-        statement: Executable | Prepared,
-        parameters: Any,
-        wait: float | None = None,
-        *,
-        durable: bool = True,
+        self, statement: Executable | Prepared, parameters: Any, wait: float | None = None, *, durable: bool = True
     ) -> Any:
         """The result of one statement, which is a transaction by itself, with one hop for all of it.
 

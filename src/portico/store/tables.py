@@ -139,10 +139,7 @@ attempts = Table(
 # What all nodes of a cluster must agree on: the first node writes it, the others compare. Migrations write the row
 # `oldest-code`; see `schema`.
 cluster = Table(
-    "cluster",
-    metadata,
-    Column("name", String(64), primary_key=True),
-    Column("value", String(256), nullable=False),
+    "cluster", metadata, Column("name", String(64), primary_key=True), Column("value", String(256), nullable=False)
 )
 
 # Work that one worker does at a time. `owner` and `owned_until`, here and in other tables: see `ownership`.

@@ -69,9 +69,7 @@ class TrashRecords:
         """A row of what was below `root`, which is a path, or empty for the top."""
         if not _ID.fullmatch(trash_id):
             return None
-        query = select(trash).where(
-            trash.c.id == trash_id, trash.c.status != REMOVING, _below(connection, root)
-        )
+        query = select(trash).where(trash.c.id == trash_id, trash.c.status != REMOVING, _below(connection, root))
         row = await self._database.first(query)
         return _record(row) if row else None
 

@@ -82,11 +82,7 @@ _CLAIM = Prepared(
         or_(bindparam("any_user", type_=Boolean), uploads.c.user_id == bindparam("user")),
         or_(uploads.c.owner.is_(None), is_free(uploads)),
     )
-    .values(
-        owner=bindparam("new_owner"),
-        owned_until=bindparam("until"),
-        wanted=False,
-    )
+    .values(owner=bindparam("new_owner"), owned_until=bindparam("until"), wanted=False)
     .returning(*uploads.c)
 )
 
@@ -101,16 +97,12 @@ class Scope(StrEnum):
     """Those of a link from one address."""
 
 
-_UNFINISHED = and_(
-    uploads.c.kind == RESUMABLE, uploads.c.status != FINISHED, uploads.c.expires_at > bindparam("now")
-)
+_UNFINISHED = and_(uploads.c.kind == RESUMABLE, uploads.c.status != FINISHED, uploads.c.expires_at > bindparam("now"))
 _COUNTED = {
     Scope.USER: and_(_UNFINISHED, uploads.c.user_id == bindparam("counted_user"), uploads.c.link.is_(None)),
     Scope.LINK: and_(_UNFINISHED, uploads.c.link == bindparam("counted_link")),
     Scope.ADDRESS: and_(
-        _UNFINISHED,
-        uploads.c.link == bindparam("counted_link"),
-        uploads.c.address == bindparam("counted_address"),
+        _UNFINISHED, uploads.c.link == bindparam("counted_link"), uploads.c.address == bindparam("counted_address")
     ),
 }
 _BYTES = func.coalesce(func.sum(func.length(uploads.c.details) + func.length(uploads.c.path)), 0)
@@ -183,11 +175,7 @@ class UploadClaim(Owned):
 
     async def progress(self, offset: int, state: bytes, *, last: bool = False) -> None:
         """As `save`; with `last`, the upload is let go of at the same time. With its first bytes, it lives longer."""
-        longer = (
-            0
-            if self.record.offset
-            else max(0, self.record.created_at + self._rows.kept - self.record.expires_at)
-        )
+        longer = 0 if self.record.offset else max(0, self.record.created_at + self._rows.kept - self.record.expires_at)
         values = {**self.me, "new_offset": offset, "longer": longer if offset else 0}
         if with_state := state != self.record.state:  # most requests do not change it
             values["new_state"] = self._rows.seal.seal(state, self.record.id)
@@ -238,13 +226,7 @@ class Uploads(Ownership[UploadClaim]):
     ) -> None:
         """`kept`: how long an upload lives from its creation on, once some of it has arrived."""
         super().__init__(
-            database,
-            uploads,
-            "upload-claim",
-            node,
-            lifetime=lifetime,
-            renewal=renewal,
-            returning=[uploads.c.wanted],
+            database, uploads, "upload-claim", node, lifetime=lifetime, renewal=renewal, returning=[uploads.c.wanted]
         )
         self.seal = seal
         self.kept = clock.milliseconds(kept)
@@ -286,8 +268,7 @@ class Uploads(Ownership[UploadClaim]):
         """End the unfinished uploads of links that cannot be used any more."""
         now = self.database.now()
         usable = select(share_links.c.id).where(
-            share_links.c.ended_at.is_(None),
-            or_(share_links.c.expires_at.is_(None), share_links.c.expires_at > now),
+            share_links.c.ended_at.is_(None), or_(share_links.c.expires_at.is_(None), share_links.c.expires_at > now)
         )
         theirs = and_(uploads.c.link.is_not(None), uploads.c.link.not_in(usable), uploads.c.expires_at > now)
         await self.database.execute(ended(theirs))
@@ -350,9 +331,7 @@ class Uploads(Ownership[UploadClaim]):
                 raise Unavailable("Another request is still writing this upload. Try again.", retry_after=2)
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _try_claim(
-        self, upload_id: str, user_id: int | None, former: AnyRow | None
-    ) -> UploadClaim | None:
+    async def _try_claim(self, upload_id: str, user_id: int | None, former: AnyRow | None) -> UploadClaim | None:
         """Take the upload if it has no owner, or one that has died."""
         claim = self.new_claim()
         values = {

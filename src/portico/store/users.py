@@ -33,9 +33,7 @@ class User(msgspec.Struct, frozen=True):
 
     def limited_to(self, folder: Path, rights: frozenset[Right]) -> "User":
         """The user with only a folder of the tree, and some of the rights."""
-        return msgspec.structs.replace(
-            self, root=str(folder.under(Path.parse(self.root))), rights=self.rights & rights
-        )
+        return msgspec.structs.replace(self, root=str(folder.under(Path.parse(self.root))), rights=self.rights & rights)
 
 
 USER_COLUMNS = tuple(column for column in users.c if column.name not in ("name_key", "password_hash"))

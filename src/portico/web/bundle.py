@@ -69,13 +69,9 @@ def build(config: Mapping[str, object]) -> PageFiles:
     index = (web / "index.html").read_text("utf-8")
     guest = index.replace(f'"{PREFIX}page.js"', f'"{PREFIX}guest.js"')
     for asset in named:
-        index, guest = (
-            page.replace(f'"{PREFIX}{asset.name}"', f'"{asset.address}"') for page in (index, guest)
-        )
+        index, guest = (page.replace(f'"{PREFIX}{asset.name}"', f'"{asset.address}"') for page in (index, guest))
     return PageFiles(
-        index.encode(),
-        guest.encode(),
-        {asset.address: asset.content for asset in (*named, *languages.values())},
+        index.encode(), guest.encode(), {asset.address: asset.content for asset in (*named, *languages.values())}
     )
 
 
@@ -130,10 +126,7 @@ def _wrapped(name: str, source: str, is_entry: bool, languages: Mapping[str, str
     source = _COMMENT.sub("", source)
     exported = [found["name"] for found in _EXPORT.finditer(source)]
     body = _IMPORT.sub(
-        lambda found: (
-            f"const {found['all'] or found['some']} = {_variable(_resolve(found['module'], name))};"
-        ),
-        source,
+        lambda found: f"const {found['all'] or found['some']} = {_variable(_resolve(found['module'], name))};", source
     )
     body = _EXPORT.sub(lambda found: found["what"], body)
     if left := _LEFT_OVER.search(body):

@@ -12,10 +12,7 @@ from ..gateways import Gateway, running
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def gateway(
-    request: pytest.FixtureRequest,
-    open_gateway: OpenGateway,
-    tmp_path: pathlib.Path,
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest, open_gateway: OpenGateway, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Gateway]:
     if request.param == "sqlite":
         yield await open_gateway()

@@ -12,11 +12,7 @@ async def post(gateway: Gateway, path: str, user: str = "web", **parameters: str
 
 
 async def upload(
-    gateway: Gateway,
-    content: bytes = b"content",
-    user: str = "web",
-    key: dict[str, str] = KEY,
-    **parameters: str,
+    gateway: Gateway, content: bytes = b"content", user: str = "web", key: dict[str, str] = KEY, **parameters: str
 ) -> httpx2.Response:
     files = [("data", ("a.txt", content))]
     return await gateway.call("POST", "", user=user, headers=key, files=files, params=parameters)

@@ -153,15 +153,11 @@ async def test_a_transfer(gateway: Gateway, crash: Callable[[], None], action: s
     crash()
     answers.append(await post(gateway, "a", action=action, target="/b", onConflict=on_conflict))
     place = "b%20(1)" if on_conflict == "rename" else "b"
-    assert {(each.status_code, each.headers["Location"]) for each in answers} == {
-        (201, f"{address('')}/{place}")
-    }
+    assert {(each.status_code, each.headers["Location"]) for each in answers} == {(201, f"{address('')}/{place}")}
     assert content(gateway) == before
 
 
-async def test_a_transfer_onto_something_that_was_there(
-    sqlite_gateway: Gateway, crash: Callable[[], None]
-) -> None:
+async def test_a_transfer_onto_something_that_was_there(sqlite_gateway: Gateway, crash: Callable[[], None]) -> None:
     gateway = sqlite_gateway
     gateway.put("a")
     gateway.put("b", b"CONTENT")
@@ -200,9 +196,7 @@ async def test_links_of_a_deletion_that_is_repeated_end(gateway: Gateway, crash:
         assert (await link.open()).json()["code"] == "target-gone"
 
 
-async def test_a_new_file_in_the_place_of_what_is_gone(
-    sqlite_gateway: Gateway, crash: Callable[[], None]
-) -> None:
+async def test_a_new_file_in_the_place_of_what_is_gone(sqlite_gateway: Gateway, crash: Callable[[], None]) -> None:
     """It is neither deleted nor moved over the file that was moved."""
     gateway = sqlite_gateway
     gateway.put("a")

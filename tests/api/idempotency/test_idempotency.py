@@ -51,9 +51,7 @@ async def test_a_deletion_and_a_folder(gateway: Gateway) -> None:
         assert (await post(gateway, "new", action="MKDIR")).status_code == 422
     folder = {"Idempotency-Key": "folder"}
     made = [
-        await gateway.call(
-            "POST", "new?action=MKDIR".partition("?")[0], headers=folder, params={"action": "MKDIR"}
-        )
+        await gateway.call("POST", "new?action=MKDIR".partition("?")[0], headers=folder, params={"action": "MKDIR"})
         for _ in range(2)
     ]
     assert [(each.status_code, is_replay(each)) for each in made] == [(201, False), (201, True)]
@@ -180,12 +178,7 @@ async def test_the_body_of_a_repeated_request_is_read_but_not_stored(sqlite_gate
     gateway = sqlite_gateway
     credentials = await gateway.sign_in()
     body = form(named("a.txt", b"x" * 2**20))
-    headers = [
-        *credentials.items(),
-        *KEY.items(),
-        ("Content-Type", MULTIPART),
-        ("Content-Length", str(len(body))),
-    ]
+    headers = [*credentials.items(), *KEY.items(), ("Content-Type", MULTIPART), ("Content-Length", str(len(body)))]
     target = address("").encode()
     assert (await gateway.raw("POST", target, headers, [body])).status == 204
     (gateway.files / "a.txt").unlink()
@@ -202,12 +195,7 @@ async def test_the_body_of_a_repeated_request_is_read_but_not_stored(sqlite_gate
 async def test_an_upload_that_is_cut_off_is_not_an_answer(gateway: Gateway) -> None:
     credentials = await gateway.sign_in()
     body = form(named("a.txt"))
-    headers = [
-        *credentials.items(),
-        *KEY.items(),
-        ("Content-Type", MULTIPART),
-        ("Content-Length", str(len(body))),
-    ]
+    headers = [*credentials.items(), *KEY.items(), ("Content-Type", MULTIPART), ("Content-Length", str(len(body)))]
     target = address("").encode() + b"?onConflict=fail"
     answer = await gateway.raw("POST", target, headers, [body[:-20], ConnectionError()])
     assert answer.status == 400
@@ -216,9 +204,7 @@ async def test_an_upload_that_is_cut_off_is_not_an_answer(gateway: Gateway) -> N
     assert content(gateway) == {"a.txt": b"content"}
 
 
-async def test_a_failure_of_the_storage_is_not_an_answer(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failure_of_the_storage_is_not_an_answer(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     from portico.model.errors import service_unavailable
 
     gateway.put("a")

@@ -24,9 +24,7 @@ class Tus:
         self._gateway = gateway
         self._user = user
 
-    async def call(
-        self, method: str, address: str = UPLOADS, content: Any = None, **headers: str
-    ) -> httpx2.Response:
+    async def call(self, method: str, address: str = UPLOADS, content: Any = None, **headers: str) -> httpx2.Response:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         signed = await self._gateway.sign_in(self._user)
         fixed = {"Tus-Resumable": "1.0.0", **signed, **named}
@@ -39,9 +37,7 @@ class Tus:
         return answer.headers["Location"]
 
     async def patch(self, address: str, offset: int, content: Any, **headers: str) -> httpx2.Response:
-        return await self.call(
-            "PATCH", address, content, Upload_Offset=str(offset), Content_Type=MEDIA_TYPE, **headers
-        )
+        return await self.call("PATCH", address, content, Upload_Offset=str(offset), Content_Type=MEDIA_TYPE, **headers)
 
     async def offset(self, address: str) -> int:
         answer = await self.call("HEAD", address)

@@ -31,14 +31,10 @@ async def begun(guest: GuestClient) -> int:
     return (await guest.tus("POST", headers=named)).status_code
 
 
-async def test_a_burst_passes_exactly_the_limit(
-    gateway: Gateway, tus: Tus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_burst_passes_exactly_the_limit(gateway: Gateway, tus: Tus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resumable, "MAX_OPEN", 5)
     named = metadata(filename="a")
-    answers = await asyncio.gather(
-        *(tus.call("POST", Upload_Length="1", Upload_Metadata=named) for _ in range(20))
-    )
+    answers = await asyncio.gather(*(tus.call("POST", Upload_Length="1", Upload_Metadata=named) for _ in range(20)))
     assert sorted(each.status_code for each in answers) == [201] * 5 + [429] * 15
 
 
@@ -88,12 +84,8 @@ async def test_an_empty_upload_expires_soon(gateway: Gateway, tus: Tus, clock: A
     assert await tus.offset(begun) == 1
 
 
-async def test_padded_metadata_is_limited_in_bytes(
-    gateway: Gateway, tus: Tus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_padded_metadata_is_limited_in_bytes(gateway: Gateway, tus: Tus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resumable, "MAX_OPEN", 10)
     padded = metadata(filename="a", padding="x" * 2900)
-    statuses = [
-        (await tus.call("POST", Upload_Length="1", Upload_Metadata=padded)).status_code for _ in range(4)
-    ]
+    statuses = [(await tus.call("POST", Upload_Length="1", Upload_Metadata=padded)).status_code for _ in range(4)]
     assert statuses == [201, 201, 201, 429]

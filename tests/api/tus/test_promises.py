@@ -32,9 +32,7 @@ async def test_an_upload_belongs_to_its_user(gateway: Gateway, tus: Tus) -> None
 
 async def test_rights(gateway: Gateway) -> None:
     gateway.put("a.bin", b"old")
-    reader = await Tus(gateway, "reader").call(
-        "POST", Upload_Length="1", Upload_Metadata=metadata(filename="b")
-    )
+    reader = await Tus(gateway, "reader").call("POST", Upload_Length="1", Upload_Metadata=metadata(filename="b"))
     assert (reader.status_code, code(reader)) == (403, "forbidden")
     writer = Tus(gateway, "writer")
     taken = await writer.call("POST", Upload_Length="1", Upload_Metadata=metadata(filename="a.bin"))
@@ -253,9 +251,7 @@ async def test_what_another_program_appended_does_not_count(gateway: Gateway, tu
 
 async def test_a_final_upload_of_malformed_addresses(tus: Tus) -> None:
     for address in ("http://[::1", "http://[::1]:x/", "%00"):
-        answer = await tus.call(
-            "POST", Upload_Concat=f"final;{address}", Upload_Metadata=metadata(filename="a")
-        )
+        answer = await tus.call("POST", Upload_Concat=f"final;{address}", Upload_Metadata=metadata(filename="a"))
         assert (answer.status_code, code(answer)) == (404, "not-found")
 
 

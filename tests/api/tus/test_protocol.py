@@ -50,9 +50,7 @@ async def test_a_file_in_several_requests(gateway: Gateway, tus: Tus) -> None:
         assert int(answer.headers["Upload-Offset"]) == min(start + 70_000, len(CONTENT))
     assert answer.headers["Content-Location"] == "/backend/1.0.0/filesystem/in/box/a.bin"
     assert (gateway.files / "in/box/a.bin").read_bytes() == CONTENT
-    assert await tus.offset(address) == len(CONTENT), (
-        "a client that lost the answer learns that it is complete"
-    )
+    assert await tus.offset(address) == len(CONTENT), "a client that lost the answer learns that it is complete"
     assert not gateway.left_over
 
 
@@ -159,9 +157,7 @@ async def test_a_wrong_offset_is_a_conflict(tus: Tus) -> None:
         ("POST", {"Upload-Concat": "final;/x", "Upload-Metadata": metadata(filename="a")}, 404),
     ],
 )
-async def test_bad_creations(
-    gateway: Gateway, tus: Tus, method: str, headers: dict[str, str], status: int
-) -> None:
+async def test_bad_creations(gateway: Gateway, tus: Tus, method: str, headers: dict[str, str], status: int) -> None:
     answer = await tus.call(method, **headers)
     assert answer.status_code == status, answer.text
     assert answer.json()["detail"]

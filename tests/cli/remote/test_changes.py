@@ -115,9 +115,7 @@ def test_failures(remote: Portico, there: Path, arguments: tuple[str, ...], code
     assert tree(there) == {"a.txt": "1"}
 
 
-def test_a_gateway_that_is_gone_is_a_failure_that_may_pass(
-    remote: Portico, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gateway_that_is_gone_is_a_failure_that_may_pass(remote: Portico, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("portico.client.auth.backoff.random.uniform", lambda *_: 0.0)
     monkeypatch.setenv("PORTICO_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("PORTICO_TOKEN", "x")
@@ -144,11 +142,7 @@ _PARAMETER = re.compile("onConflict|(recursive|permanent)=true")
 def sentences_with_parameters() -> Iterator[str]:
     """Sentences of the gateway that tell how to change a request, below the API, which only programs talk to."""
     root = Path(portico.__file__).parent
-    files = [
-        file
-        for layer in ("model", "drive", "operations", "providers")
-        for file in root.rglob(f"{layer}/**/*.py")
-    ]
+    files = [file for layer in ("model", "drive", "operations", "providers") for file in root.rglob(f"{layer}/**/*.py")]
     for file in files:
         tree = ast.parse(file.read_text())
         docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -180,6 +174,6 @@ def test_what_is_missing_is_named_by_its_whole_path(remote: Portico, gateway: Ga
             ("POST", "folder/nope?action=COPY&target=/new"),
         ):
             answer = client.request(method, f"{FILES}/{address}")
-            assert (
-                answer.json()["detail"] == "'/folder/nope' doesn't exist. It may have been moved or deleted."
-            ), f"{method} {address}"
+            assert answer.json()["detail"] == "'/folder/nope' doesn't exist. It may have been moved or deleted.", (
+                f"{method} {address}"
+            )

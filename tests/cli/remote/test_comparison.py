@@ -61,11 +61,7 @@ def written(folder: Path, name: str, content: str, moment: int) -> None:
 Replace = Callable[[Path, str, str, int], None]
 WAYS = [copied, renamed, unpacked, written]
 UP = [("put", "-r", "d/.", "/d"), ("sync", "up", "d", "/d"), ("put", "d/a.txt", "d/b.txt", "d/c.txt", "/d/")]
-DOWN = [
-    ("get", "-r", "/d", "."),
-    ("sync", "down", "/d", "d"),
-    ("get", "/d/a.txt", "/d/b.txt", "/d/c.txt", "d"),
-]
+DOWN = [("get", "-r", "/d", "."), ("sync", "down", "/d", "d"), ("get", "/d/a.txt", "/d/b.txt", "/d/c.txt", "d")]
 
 
 @pytest.fixture(params=[True, False], ids=["recorded", "forgotten"])
@@ -99,12 +95,7 @@ def test_a_changed_file_of_the_same_size_goes_up(
 @pytest.mark.parametrize("words", DOWN)
 @pytest.mark.parametrize("moment", [OLD, 4_000_000_000])
 def test_a_file_of_the_same_size_that_was_restored_there_comes_down(
-    remote: Portico,
-    here: Path,
-    there: Path,
-    forget: Callable[[], None],
-    words: tuple[str, ...],
-    moment: int,
+    remote: Portico, here: Path, there: Path, forget: Callable[[], None], words: tuple[str, ...], moment: int
 ) -> None:
     make(there, d__a="one", d__b="two", d__c="six")
     assert last_line(remote(*words)).startswith("3 downloaded")
@@ -133,9 +124,7 @@ def test_a_file_changed_here_is_fetched_again(remote: Portico, here: Path, there
     assert tree(here) == {"a.txt": "one"}
 
 
-def test_another_local_file_is_not_taken_for_the_one_that_was_sent(
-    remote: Portico, here: Path, there: Path
-) -> None:
+def test_another_local_file_is_not_taken_for_the_one_that_was_sent(remote: Portico, here: Path, there: Path) -> None:
     make(here, v1__a="one", v2__a="two")
     remote("put", "v1/a.txt", "/")
     remote("put", "v2/a.txt", "/")
@@ -204,9 +193,7 @@ def test_the_record_is_not_in_what_is_sent(
     assert list((here / "state" / "portico" / "transfers").glob("*.db"))
 
 
-def test_a_record_that_cannot_be_had_costs_only_time(
-    remote: Portico, here: Path, there: Path, tmp_path: Path
-) -> None:
+def test_a_record_that_cannot_be_had_costs_only_time(remote: Portico, here: Path, there: Path, tmp_path: Path) -> None:
     make(here, a="one")
     (tmp_path / "state").write_text("a file where the folder should be")
     for _ in range(2):
@@ -319,9 +306,7 @@ def test_a_service_that_tells_whole_seconds(remote: Portico, here: Path) -> None
     with connect(SimpleNamespace(profile=None)) as client, client.record() as record:
 
         def judged(moment: str, *, down: bool = False) -> bool | Candidate:
-            return Comparison(client, options, record).judge(
-                "/a.txt", entry(moment), local, status, down=down
-            )
+            return Comparison(client, options, record).judge("/a.txt", entry(moment), local, status, down=down)
 
         comparison = Comparison(client, options, record)
         reported = entry("2026-01-01T10:00:30.000Z")
@@ -363,9 +348,7 @@ def test_large_files_are_worth_asking_for_a_digest(remote: Portico, here: Path, 
         assert comparison.judge("/a.txt", found, local, status, down=False) is False
 
 
-def test_a_young_file_of_whole_seconds_is_asked_for_its_etag(
-    remote: Portico, here: Path, there: Path
-) -> None:
+def test_a_young_file_of_whole_seconds_is_asked_for_its_etag(remote: Portico, here: Path, there: Path) -> None:
     """A version that was stored within the same second has the same time, and another etag."""
     make(there, a="one")
     os.utime(there / "a.txt", (4_000_000_000, 4_000_000_000))

@@ -24,9 +24,7 @@ def verified(remote: Portico, here: Path) -> dict[str, bool]:
     return {line["path"]: line["verified"] for line in lines}
 
 
-def test_copied_back_files_have_their_digests_again(
-    remote: Portico, gateway: Gateway, here: Path, there: Path
-) -> None:
+def test_copied_back_files_have_their_digests_again(remote: Portico, gateway: Gateway, here: Path, there: Path) -> None:
     for name in ("same", "other", "untouched"):
         stored(gateway, f"/in/{name}", f"content of {name}".encode(), Want_Repr_Digest="sha-256=1")
     assert verified(remote, here) == {"/in/other": True, "/in/same": True, "/in/untouched": True}

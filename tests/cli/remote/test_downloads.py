@@ -125,9 +125,7 @@ def test_an_error_is_the_end_or_not(remote: Portico, here: Path, there: Path) ->
         ((), 2, "missing"),
     ],
 )
-def test_failures(
-    remote: Portico, here: Path, there: Path, arguments: tuple[str, ...], code: int, words: str
-) -> None:
+def test_failures(remote: Portico, here: Path, there: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
     make(there, d__a="1", e__a="2")
     outcome = remote("get", *arguments)
     assert (outcome.code, outcome.err.count("\n")) == (code, 1), outcome.err
@@ -138,10 +136,7 @@ def test_failures(
 def test_a_dry_run_does_nothing(remote: Portico, here: Path, there: Path) -> None:
     make(there, d__a="1", d__e__b="22")
     outcome = remote("get", "-r", "--dry-run", "/d")
-    assert outcome.out.splitlines() == [
-        "download /d/a.txt to ./d/a.txt",
-        "download /d/e/b.txt to ./d/e/b.txt",
-    ]
+    assert outcome.out.splitlines() == ["download /d/a.txt to ./d/a.txt", "download /d/e/b.txt to ./d/e/b.txt"]
     assert outcome.err == "2 would be downloaded, 3 B\n"
     assert os.listdir(here) == []
 

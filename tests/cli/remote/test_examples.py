@@ -28,9 +28,7 @@ def test_the_examples_run(gateway: Gateway, here: Path, there: Path, tmp_path: P
     (here / "password.txt").write_text(gateway.password)
     lines = "".join(blocks)
     # The one that asks for the password needs a person.
-    lines = lines.replace(
-        "login $GATEWAY --user web\n", "login $GATEWAY --user web --password-stdin < password.txt\n"
-    )
+    lines = lines.replace("login $GATEWAY --user web\n", "login $GATEWAY --user web --password-stdin < password.txt\n")
     setting = f"""set -eu -o pipefail
 portico() {{ {sys.executable} -m portico "$@"; }}
 GATEWAY={gateway.url}

@@ -75,9 +75,7 @@ def test_an_upload_that_is_interrupted_twice(
     assert last_line(remote("put", "-r", "many", "/")).startswith(f"0 uploaded, {FILES} skipped")
 
 
-def test_a_download_that_is_interrupted(
-    process: Start, remote: Portico, many: Path, there: Path, here: Path
-) -> None:
+def test_a_download_that_is_interrupted(process: Start, remote: Portico, many: Path, there: Path, here: Path) -> None:
     remote("put", "-r", "many", "/")
     command = process("get", "-r", "/many", "copy")
     wait_until(lambda: names(here / "copy"), "files arrive")
@@ -161,9 +159,7 @@ def test_a_hang_up_that_is_ignored(process: Start, many: Path, there: Path) -> N
     assert len(names(there)) == FILES
 
 
-def test_a_system_without_hang_ups(
-    remote: Portico, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_without_hang_ups(remote: Portico, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(signal, "SIGHUP")
     (here / "a.txt").write_text("1")
     assert remote("put", "a.txt", "/").code == 0
@@ -211,9 +207,7 @@ def test_a_kill_costs_the_record_nothing_but_time(
     assert last_line(remote("put", "-r", "many", "/")).startswith(f"0 uploaded, {FILES} skipped")
 
 
-def test_commands_side_by_side_share_the_record(
-    process: Start, remote: Portico, many: Path, there: Path
-) -> None:
+def test_commands_side_by_side_share_the_record(process: Start, remote: Portico, many: Path, there: Path) -> None:
     commands = [process("put", "-r", "many", f"/{number}") for number in range(3)]
     for command in commands:
         assert command.wait(120) == 0

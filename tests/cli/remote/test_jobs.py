@@ -46,8 +46,7 @@ def test_list_and_cancel(remote: Portico, gateway: Gateway, there: Path) -> None
     assert (job["id"], job["kind"], job["state"], job["target"]) == (job_id, "copy", "done", "/new")
     assert job_id in remote("jobs", "list").out
     assert (
-        remote("jobs", "cancel", job_id).out
-        == "Copying /tree had already ended: done. It was removed from the list.\n"
+        remote("jobs", "cancel", job_id).out == "Copying /tree had already ended: done. It was removed from the list.\n"
     )
     outcome = remote("jobs", "cancel", job_id)
     assert (outcome.code, "This job doesn't exist" in outcome.err) == (1, True)

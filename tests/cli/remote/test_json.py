@@ -145,9 +145,7 @@ def test_each_line_is_an_object_of_the_same_form(web: Portico, gateway: Gateway,
             },
         ).raise_for_status()
         client.post(
-            f"{FILES}/folder",
-            params={"action": "COPY", "target": "/job"},
-            headers={"Prefer": "respond-async, wait=0"},
+            f"{FILES}/folder", params={"action": "COPY", "target": "/job"}, headers={"Prefer": "respond-async, wait=0"}
         ).raise_for_status()
     call = (CALLS | MORE)[name]
     words = call(web) if callable(call) else call

@@ -16,9 +16,7 @@ from ..conftest import Portico
 
 @pytest.fixture
 def key(gateway: Gateway) -> dict[str, str]:
-    made: dict[str, str] = json.loads(
-        gateway.command("key", "add", "web", "--name", "ci", "--folder", "/in", "--json")
-    )
+    made: dict[str, str] = json.loads(gateway.command("key", "add", "web", "--name", "ci", "--folder", "/in", "--json"))
     return made
 
 
@@ -64,9 +62,7 @@ def test_the_environment_and_the_libraries_take_a_key(
     monkeypatch.delenv("PORTICO_TOKEN")
     with pytest.raises(ValueError, match="only one of"):
         Client(gateway.url, key=key["key"], password="x")
-    assert (
-        PorticoFileSystem(gateway=gateway.url, key=key["key"], skip_instance_cache=True).cat("/b.txt") == b"b"
-    )
+    assert PorticoFileSystem(gateway=gateway.url, key=key["key"], skip_instance_cache=True).cat("/b.txt") == b"b"
 
     async def names() -> list[str]:
         async with AsyncClient(gateway.url, key=key["key"]) as client:

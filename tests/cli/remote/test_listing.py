@@ -100,9 +100,7 @@ def test_a_name_like_a_pattern_is_itself(remote: Portico, there: Path) -> None:
     assert remote("ls", "/?.txt").out == "a.txt\n"
 
 
-def test_an_output_that_cannot_say_a_name(
-    process: Start, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_output_that_cannot_say_a_name(process: Start, there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(there, **{"é名𝄞": "1"})
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
     out, err = process("ls").communicate()

@@ -88,9 +88,7 @@ def test_an_interruption_and_once_more(
 
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize(
-    "words",
-    [("put", "folder/large.bin", "/folder/"), ("sync", "up", "folder", "/folder")],
-    ids=["put", "sync"],
+    "words", [("put", "folder/large.bin", "/folder/"), ("sync", "up", "folder", "/folder")], ids=["put", "sync"]
 )
 def test_a_failure_and_once_more(
     remote: Portico, gateway: Gateway, proxy: FaultProxy, large: Path, there: Path, words: tuple[str, ...]
@@ -141,9 +139,7 @@ def test_a_file_that_has_changed(
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_without_resuming(
-    remote: Portico, gateway: Gateway, proxy: FaultProxy, large: Path, there: Path
-) -> None:
+def test_without_resuming(remote: Portico, gateway: Gateway, proxy: FaultProxy, large: Path, there: Path) -> None:
     sign_in(remote, gateway, proxy.port)
     proxy.on(lambda call: call.method in ("PUT", "POST"), NOT_NOW)
     outcome = remote("put", "--no-resume", "folder/large.bin", "/")

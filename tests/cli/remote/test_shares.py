@@ -17,17 +17,14 @@ def sharing(portico: Portico, gateway: Gateway, config: Path, here: Path) -> Por
     if "sharer" not in gateway.command("user", "list"):
         rights = "list,download,upload,overwrite,share"
         gateway.command(
-            *("user", "add", "sharer", "--root", "/web", "--rights", rights, "--password-stdin"),
-            stdin="pass word",
+            *("user", "add", "sharer", "--root", "/web", "--rights", rights, "--password-stdin"), stdin="pass word"
         )
     outcome = portico("login", gateway.url, "--user", "sharer", "--password-stdin", stdin="pass word")
     assert outcome.code == 0, outcome.err
     return portico
 
 
-def test_a_link_from_its_making_to_its_end(
-    sharing: Portico, gateway: Gateway, there: Path, here: Path
-) -> None:
+def test_a_link_from_its_making_to_its_end(sharing: Portico, gateway: Gateway, there: Path, here: Path) -> None:
     assert "You have no links" in sharing("share", "list").out
     (there / "inbox").mkdir(parents=True)
     made = sharing(

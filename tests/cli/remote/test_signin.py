@@ -41,9 +41,7 @@ def test_the_token_is_kept_in_a_private_file(remote: Portico, gateway: Gateway, 
     assert outcome.data["username"] == "web"
     assert outcome.data["url"] == gateway.url
     assert kept["tokens"]["access_token"] not in outcome.out + outcome.err
-    assert (
-        remote("whoami").out == f"web at {gateway.url}, with the rights list, download, upload, overwrite.\n"
-    )
+    assert remote("whoami").out == f"web at {gateway.url}, with the rights list, download, upload, overwrite.\n"
 
 
 def test_the_file_is_private_from_its_first_moment(
@@ -96,9 +94,7 @@ def test_signing_in_again_needs_no_names(remote: Portico, gateway: Gateway, pass
 
 
 def test_profiles(remote: Portico, gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = remote(
-        "login", gateway.url, "-u", "reader", "--profile", "work", "--password-stdin", stdin="pass word\n"
-    )
+    outcome = remote("login", gateway.url, "-u", "reader", "--profile", "work", "--password-stdin", stdin="pass word\n")
     assert outcome.code == 0, outcome.err
     assert "web at" in remote("whoami").out
     assert (
@@ -113,9 +109,7 @@ def test_profiles(remote: Portico, gateway: Gateway, monkeypatch: pytest.MonkeyP
     assert remote("ls", "--profile", "../x").code == 2
 
 
-def test_the_environment(
-    portico: Portico, gateway: Gateway, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment(portico: Portico, gateway: Gateway, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert portico("ls").code == 2
     monkeypatch.setenv("PORTICO_URL", gateway.url)
     assert "n't signed in at" in portico("ls").err
@@ -163,9 +157,7 @@ def test_failures(
     assert not config.exists()
 
 
-def test_signing_in_repairs_a_damaged_profile(
-    remote: Portico, config: Path, password: str, gateway: Gateway
-) -> None:
+def test_signing_in_repairs_a_damaged_profile(remote: Portico, config: Path, password: str, gateway: Gateway) -> None:
     (config / "default.json").write_text("{")
     outcome = remote("ls")
     assert (outcome.code, outcome.err.count("\n")) == (1, 1)
@@ -173,9 +165,7 @@ def test_signing_in_repairs_a_damaged_profile(
     assert remote("ls").code == 0
 
 
-def test_a_self_signed_gateway(
-    portico: Portico, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_self_signed_gateway(portico: Portico, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tls").mkdir()
     gateway = Gateway(tmp_path / "tls" / "home", tls=True)
     gateway.start()
@@ -224,11 +214,7 @@ def fake_ring(monkeypatch: pytest.MonkeyPatch, **words: object) -> None:
 
 
 def test_a_key_ring_is_preferred(
-    portico: Portico,
-    gateway: Gateway,
-    config: Path,
-    password: str,
-    monkeypatch: pytest.MonkeyPatch,
+    portico: Portico, gateway: Gateway, config: Path, password: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_ring(monkeypatch)
     assert portico("login", gateway.url, "--user", "web", "--password-stdin", stdin=password).code == 0
@@ -266,16 +252,12 @@ def test_tokens_in_a_key_ring_go_to_no_other_gateway(
     (config / "default.json").write_text(json.dumps({**kept, "url": "http://127.0.0.1:1"}))
     assert profiles.ProfileTokenStore(profiles.get("default")).load() is None
     assert portico("ls").code == 1
-    profiles.ProfileTokenStore(profile).save(
-        None
-    )  # of the gateway before: it is not this profile's business any more
+    profiles.ProfileTokenStore(profile).save(None)  # of the gateway before: it is not this profile's business any more
     assert json.loads((config / "default.json").read_text())["url"] == "http://127.0.0.1:1"
     assert keyring.load("default")
 
 
-def test_a_profile_that_cannot_be_written(
-    remote: Portico, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_that_cannot_be_written(remote: Portico, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -310,8 +292,7 @@ def test_where_profiles_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "warned"),
-    [("http://192.0.2.1:1", True), ("http://localhost:1", False), ("http://127.0.0.1:1", False)],
+    ("url", "warned"), [("http://192.0.2.1:1", True), ("http://localhost:1", False), ("http://127.0.0.1:1", False)]
 )
 def test_a_password_in_clear_is_warned_of(capsys: pytest.CaptureFixture[str], url: str, warned: bool) -> None:
     from portico.cli.remote.signin import _warn_of_clear_text
@@ -351,9 +332,7 @@ def is_good(gateway: Gateway, token: str) -> bool:
     return answer.status_code == 200
 
 
-def test_signing_in_again_ends_the_former_token(
-    remote: Portico, gateway: Gateway, config: Path, password: str
-) -> None:
+def test_signing_in_again_ends_the_former_token(remote: Portico, gateway: Gateway, config: Path, password: str) -> None:
     tokens = []
     for user, secret in (("web", password), ("reader", "pass word"), ("web", password)):
         tokens.append(json.loads((config / "default.json").read_text())["tokens"]["access_token"])
@@ -373,9 +352,7 @@ def test_signing_in_elsewhere_with_the_former_gateway_gone(
     assert remote("ls").code == 0
 
 
-def test_a_wrong_port_is_said_at_once(
-    portico: Portico, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_port_is_said_at_once(portico: Portico, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     connect = socket.create_connection
     tried: list[Any] = []
@@ -385,9 +362,7 @@ def test_a_wrong_port_is_said_at_once(
         return connect(*arguments)
 
     monkeypatch.setattr(socket, "create_connection", counted)
-    outcome = portico(
-        "login", f"http://localhost:{port}", "--user", "web", "--password-stdin", stdin="secret"
-    )
+    outcome = portico("login", f"http://localhost:{port}", "--user", "web", "--password-stdin", stdin="secret")
     assert (outcome.code, len(tried)) == (5, 1)
     assert outcome.err.startswith(f"localhost:{port} refused the connection")
 

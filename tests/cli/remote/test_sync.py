@@ -126,9 +126,7 @@ def test_files_on_their_way_are_not_extra(remote: Portico, here: Path, there: Pa
     make(there, site__a="1", site__b="2")
     make(here, copy__old="x")
     (here / "copy" / ".other.portico-part").write_text("of another program")
-    options = SimpleNamespace(
-        dry_run=False, no_clobber=False, force=False, quiet=True, goes_on=False, checksum=False
-    )
+    options = SimpleNamespace(dry_run=False, no_clobber=False, force=False, quiet=True, goes_on=False, checksum=False)
     with connect(SimpleNamespace(profile=None)) as client, client.record() as record:
         comparison = Comparison(client, options, record)
         plan = DownloadPlan(client, options, Report("downloaded", options), comparison, whole=True)
@@ -137,9 +135,7 @@ def test_files_on_their_way_are_not_extra(remote: Portico, here: Path, there: Pa
     assert plan.extra == ["copy/old.txt"]
 
 
-def test_what_went_by_itself_is_gone(
-    remote: Portico, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_went_by_itself_is_gone(remote: Portico, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(there, site__a="1")
     make(here, copy__old="x")
     fetch = downloads.download
@@ -168,10 +164,7 @@ def test_what_came_down_does_not_go_up_again(remote: Portico, here: Path, there:
 
 def stored(gateway: Gateway, path: str, content: bytes, **headers: str) -> None:
     with gateway.signed_in() as client:
-        named = {
-            "X-Modified": "1700000000",
-            **{name.replace("_", "-"): text for name, text in headers.items()},
-        }
+        named = {"X-Modified": "1700000000", **{name.replace("_", "-"): text for name, text in headers.items()}}
         client.put(f"/backend/1.0.0/filesystem{path}", content=content, headers=named).raise_for_status()
 
 

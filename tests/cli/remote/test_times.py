@@ -23,9 +23,7 @@ def stored(remote: Portico, gateway: Gateway, here: Path) -> Iterator[Portico]:
     address, bucket = moto_s3(), f"bucket-{token_hex(8)}"
     name = f"user-{token_hex(4)}"
     with moto_buckets(bucket):
-        options = [
-            f"--option={key}={value}" for key, value in (("bucket", bucket), ("endpoint-url", address))
-        ]
+        options = [f"--option={key}={value}" for key, value in (("bucket", bucket), ("endpoint-url", address))]
         secrets = "".join(f"{key}={value}\n" for key, value in KEYS.items())
         gateway.command("connection", "add", name, "--kind", "s3", *options, "--secret-stdin", stdin=secrets)
         gateway.command("user", "add", name, "--connection", name, "--password-stdin", stdin="pass word")

@@ -48,12 +48,7 @@ def test_a_folder_keeps_its_name_however_often(remote: Portico, here: Path, ther
     (here / "d" / "empty").mkdir()
     for target in ("/backup/", "/backup", "backup"):
         assert remote("put", "-r", "d", target).code == 0
-    expected = {
-        "backup/d/a.txt": "one",
-        "backup/d/e/b.txt": "two",
-        "backup/d/e/c.txt": "x",
-        "backup/d/e/d.txt": "x",
-    }
+    expected = {"backup/d/a.txt": "one", "backup/d/e/b.txt": "two", "backup/d/e/c.txt": "x", "backup/d/e/d.txt": "x"}
     assert tree(there) == expected
     assert (there / "backup" / "d" / "empty").is_dir()
     assert last_line(remote("put", "-r", "d/", "/backup")).startswith("0 uploaded, 4 skipped")
@@ -153,9 +148,7 @@ def test_failures_at_the_gateway_are_named(
         (("-j", "0", "a.txt", "/"), 2, "--jobs"),
     ],
 )
-def test_failures(
-    remote: Portico, here: Path, there: Path, arguments: tuple[str, ...], code: int, words: str
-) -> None:
+def test_failures(remote: Portico, here: Path, there: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
     make(here, a="1", d__a="2")
     (there / "taken").write_text("a file")
     outcome = remote("put", *arguments)
@@ -217,28 +210,13 @@ def test_half_a_file_is_not_sent(remote: Portico, here: Path, there: Path) -> No
     assert tree(there) == {"d/a.txt": "1"}
 
 
-def test_who_may_only_bring_files(
-    portico: Portico, gateway: Gateway, config: Path, here: Path, there: Path
-) -> None:
+def test_who_may_only_bring_files(portico: Portico, gateway: Gateway, config: Path, here: Path, there: Path) -> None:
     portico("login", gateway.url, "--user", "bringer", "--password-stdin", stdin="pass word")
     make(here, a="1", b="2", d__a="1", d__b="2", d__c="3")
-    for arguments in (
-        ["a.txt", "/one.txt"],
-        ["a.txt", "b.txt", "/box"],
-        ["-r", "d", "/"],
-        ["-n", "a.txt", "/"],
-    ):
+    for arguments in (["a.txt", "/one.txt"], ["a.txt", "b.txt", "/box"], ["-r", "d", "/"], ["-n", "a.txt", "/"]):
         outcome = portico("put", *arguments)
         assert outcome.code == 0, outcome.err
-    assert sorted(tree(there)) == [
-        "a.txt",
-        "box/a.txt",
-        "box/b.txt",
-        "d/a.txt",
-        "d/b.txt",
-        "d/c.txt",
-        "one.txt",
-    ]
+    assert sorted(tree(there)) == ["a.txt", "box/a.txt", "box/b.txt", "d/a.txt", "d/b.txt", "d/c.txt", "one.txt"]
     outcome = portico("sync", "up", "d", "/d", "--delete")
     assert (outcome.code, outcome.err.count("\n")) == (1, 1), outcome.err
 
@@ -315,9 +293,7 @@ def test_times_are_kept_and_files_skipped(
     assert "0 uploaded, 3 skipped" in remote(*command[:-1], "/other", "--no-times").err
 
 
-def test_a_single_file_is_put(
-    remote: Portico, gateway: Gateway, proxy: FaultProxy, here: Path, there: Path
-) -> None:
+def test_a_single_file_is_put(remote: Portico, gateway: Gateway, proxy: FaultProxy, here: Path, there: Path) -> None:
     make(here, a="1", folder__b="2")
     sign_in(remote, gateway, proxy.port)
     for words in (("put", "a.txt", "/"), ("sync", "up", "folder", "/folder")):

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from portico.client import (
-    Client,
-    Receipt,
-    Temporary,
-)
+from portico.client import Client, Receipt, Temporary
 
 from ...servers.proxy import Call, FaultProxy, Torn
 from ..faults import AWAY
@@ -64,10 +60,7 @@ class Resumptions:
 
     def upload(self, client: Client, local: Path, path: str = "/file", **options: Any) -> None:
         client.upload_all(
-            [(local, path)],
-            resumed=lambda *facts: self.found.append(facts),
-            stored=self.receipts.append,
-            **options,
+            [(local, path)], resumed=lambda *facts: self.found.append(facts), stored=self.receipts.append, **options
         )
 
     @property

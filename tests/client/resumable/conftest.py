@@ -3,9 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.client import (
-    Client,
-)
+from portico.client import Client
 from portico.client.transfers import resumable_upload, tus, uploads
 
 from ...servers.proxy import FaultProxy

@@ -8,11 +8,7 @@ from typing import Any
 
 import pytest
 
-from portico.client import (
-    Client,
-    StorageFull,
-    Temporary,
-)
+from portico.client import Client, StorageFull, Temporary
 
 from ...gateways import WAIT, Gateway
 from ...servers.proxy import FaultProxy, Lost, Reply
@@ -107,12 +103,7 @@ def test_one_that_has_expired_begins_anew(
 
 @pytest.mark.parametrize("still_there", [True, False])
 def test_one_that_was_stored_when_the_run_ended(
-    through: Callable[[], Client],
-    proxy: FaultProxy,
-    root: Path,
-    large: Path,
-    resumed: Resumptions,
-    still_there: bool,
+    through: Callable[[], Client], proxy: FaultProxy, root: Path, large: Path, resumed: Resumptions, still_there: bool
 ) -> None:
     proxy.on(lambda call: is_part(call) and int(call.headers["content-length"]) < PART, Lost())
     proxy.on(is_question, AWAY, turns=9)

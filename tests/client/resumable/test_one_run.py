@@ -26,15 +26,7 @@ from ...gateways import Gateway
 from ...servers.proxy import Altered, Call, FaultProxy, Lost, Reply, Reset, Torn
 from ..conftest import MakeClient, both_clients
 from ..faults import AWAY, BUSY
-from .actions import (
-    CONTENT,
-    PART,
-    is_creation,
-    is_part,
-    is_question,
-    methods,
-    sent,
-)
+from .actions import CONTENT, PART, is_creation, is_part, is_question, methods, sent
 
 
 @both_clients
@@ -83,9 +75,7 @@ def test_what_arrived_is_not_sent_again(proxied: Client, proxy: FaultProxy, root
 
 
 @pytest.mark.parametrize("on_conflict", [None, "replace", "fail", "rename"])
-def test_the_last_answer_is_lost(
-    proxied: Client, proxy: FaultProxy, root: Path, large: Path, on_conflict: Any
-) -> None:
+def test_the_last_answer_is_lost(proxied: Client, proxy: FaultProxy, root: Path, large: Path, on_conflict: Any) -> None:
     proxy.on(lambda call: is_part(call) and int(call.headers["content-length"]) < PART, Lost())
     entry = proxied.upload(large, "/file", on_conflict=on_conflict)
     assert entry is not None
@@ -287,13 +277,9 @@ def test_one_who_may_only_upload(make: MakeClient, gateway: Gateway, large: Path
         assert (entry.path, entry.size) == (path, len(CONTENT))
 
 
-def test_a_line_on_which_little_arrives_at_once(
-    proxied: Client, proxy: FaultProxy, root: Path, large: Path
-) -> None:
+def test_a_line_on_which_little_arrives_at_once(proxied: Client, proxy: FaultProxy, root: Path, large: Path) -> None:
     """Such as behind a proxy that hands on whole requests only."""
-    proxy.on(
-        lambda call: is_part(call) and int(call.headers["content-length"]) > PART // 2, Reset(1000), turns=2
-    )
+    proxy.on(lambda call: is_part(call) and int(call.headers["content-length"]) > PART // 2, Reset(1000), turns=2)
     proxied.upload(large, "/file")
     assert (root / "file").read_bytes() == CONTENT
     sizes = [size for _, size in sent(proxy)]
@@ -302,9 +288,7 @@ def test_a_line_on_which_little_arrives_at_once(
 
 
 @both_clients
-def test_a_part_that_is_altered_on_its_way(
-    proxied: Client, proxy: FaultProxy, root: Path, large: Path
-) -> None:
+def test_a_part_that_is_altered_on_its_way(proxied: Client, proxy: FaultProxy, root: Path, large: Path) -> None:
     handed_on = proxy._ask
     altered: list[Call] = []
 
@@ -349,9 +333,7 @@ def test_other_sources(
     assert gateway.staged == []
 
 
-def test_without_resuming_it_is_one_request(
-    proxied: Client, proxy: FaultProxy, root: Path, large: Path
-) -> None:
+def test_without_resuming_it_is_one_request(proxied: Client, proxy: FaultProxy, root: Path, large: Path) -> None:
     proxied.upload(large, "/file", resume=False)
     proxied.upload_all([(large, "/other")], resume=False)
     assert methods(proxy) == []
@@ -377,9 +359,7 @@ def test_records_are_written_off_the_event_loop(
         watch(name)
 
     async def send() -> None:
-        async with AsyncClient(
-            gateway.url, username="web", password=gateway.password, resume_folder=notes
-        ) as client:
+        async with AsyncClient(gateway.url, username="web", password=gateway.password, resume_folder=notes) as client:
             await client.upload(large, "/file")
 
     asyncio.run(send())

@@ -82,9 +82,7 @@ async def test_a_cancelled_delete_and_restore_are_settled(
         work = getattr(provider, name)
         done = asyncio.Event()
 
-        async def hangs(
-            *arguments: Any, work: Any = work, done: asyncio.Event = done, **options: Any
-        ) -> None:
+        async def hangs(*arguments: Any, work: Any = work, done: asyncio.Event = done, **options: Any) -> None:
             if work.__name__ == "move_to_trash":
                 await work(*arguments, **options)
             done.set()

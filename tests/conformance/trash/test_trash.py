@@ -10,14 +10,7 @@ import pytest
 
 from portico.drive.cursors import CursorSeal
 from portico.drive.drive import Drive, OnConflict
-from portico.model.errors import (
-    AlreadyExists,
-    FolderNotEmpty,
-    InvalidPath,
-    IsAFolder,
-    NotFound,
-    ProviderUnavailable,
-)
+from portico.model.errors import AlreadyExists, FolderNotEmpty, InvalidPath, IsAFolder, NotFound, ProviderUnavailable
 from portico.model.paths import Path
 from portico.providers.contract.provider import TRASH, Provider
 from portico.providers.objects.service import folder_key

@@ -17,9 +17,7 @@ from .actions import FILES, newest, put_tree, trashed
 
 
 @pytest.mark.versions
-async def test_a_versioned_bucket_copies_nothing(
-    drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_versioned_bucket_copies_nothing(drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """On Amazon S3, a restore does not either."""
     await put_tree(drive, "w")
     await put(drive, "f", b"f")
@@ -104,9 +102,7 @@ async def remove_version(provider: Any, key: str, version: str) -> None:
 
 
 @pytest.mark.versions
-async def test_a_missing_version_does_not_keep_back_the_others(
-    drive: Drive, provider: Any, root: Path
-) -> None:
+async def test_a_missing_version_does_not_keep_back_the_others(drive: Drive, provider: Any, root: Path) -> None:
     await put_tree(drive, "w")
     key = key_of(at("w/b/c.txt").under(root))
     version = (await provider.versions.find(key)).version

@@ -53,9 +53,7 @@ class Tree:
             self._new[name] = version
         body = form(name, content)
         length = f"Content-Length: {len(body)}"
-        request = (
-            head("POST", "/backend/1.0.0/filesystem/", self.gateway.token, MULTIPART.strip(), length) + body
-        )
+        request = head("POST", "/backend/1.0.0/filesystem/", self.gateway.token, MULTIPART.strip(), length) + body
         piece = len(request) // 20 + 1
         stop = int(len(request) * share)
         try:
@@ -116,25 +114,16 @@ async def clients(effort: Effort, kind: str, tries: int) -> list[Figure]:
         for _ in range(rounds):
             watching = asyncio.ensure_future(tree.watch())
             shares = [random.uniform(0.0, 0.999) for _ in range(FILES_AT_ONCE)]
-            await asyncio.gather(
-                *(tree.replace(f"file-{number}", share, 0.02) for number, share in enumerate(shares))
-            )
+            await asyncio.gather(*(tree.replace(f"file-{number}", share, 0.02) for number, share in enumerate(shares)))
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
         await tree.look()
         left = await left_over(set_)
         more = await _more(set_.gateway, descriptors)
     return [
-        none_of(
-            f"{kind}: partial files seen, uploads aborted by clients", rounds * FILES_AT_ONCE, tree.wrong
-        ),
+        none_of(f"{kind}: partial files seen, uploads aborted by clients", rounds * FILES_AT_ONCE, tree.wrong),
         none_of(f"{kind}: left over after that", rounds * FILES_AT_ONCE, left),
-        Figure(
-            f"{kind}: descriptors more than before",
-            f"≤ {SPARE_DESCRIPTORS}",
-            str(more),
-            more <= SPARE_DESCRIPTORS,
-        ),
+        Figure(f"{kind}: descriptors more than before", f"≤ {SPARE_DESCRIPTORS}", str(more), more <= SPARE_DESCRIPTORS),
     ]
 
 

@@ -156,9 +156,7 @@ async def searches_of_objects(effort: Effort) -> list[Figure]:
     return [*figures, at_most("calls of the service for one request", 25, max(calls, default=0), "")]
 
 
-async def _searched(
-    gateway: TunedGateway, files: int, watch: Callable[[], None] = lambda: None
-) -> list[Figure]:
+async def _searched(gateway: TunedGateway, files: int, watch: Callable[[], None] = lambda: None) -> list[Figure]:
     wanted = _wanted(files)
     found: list[str] = []
     slowest = requests = 0.0

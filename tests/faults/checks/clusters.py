@@ -68,9 +68,7 @@ class _Senders:
         self.outcomes[str(answer.status_code)] += 1
         if answer.status_code == 204:
             self.stored.add(name)
-        clean = answer.status_code in (200, 204) or (
-            answer.status_code == 503 and "retry-after" in answer.headers
-        )
+        clean = answer.status_code in (200, 204) or (answer.status_code == 503 and "retry-after" in answer.headers)
         if not clean:
             whose = "ours" if "x-request-id" in answer.headers else "the balancer's"
             self.wrong.append(f"{answer.status_code} ({whose}) {answer.text[:80]}")
@@ -95,9 +93,7 @@ async def _trial(effort: Effort, cluster: Cluster, balancer: Haproxy, uploads: i
     client = identity["security.client-id"], identity["security.client-secret"]
     senders = _Senders(balancer.url, await asyncio.to_thread(cluster.token, balancer.url), client)
     done = asyncio.Event()
-    sending = asyncio.create_task(
-        senders.run(lambda: done.is_set() and len(senders.stored) >= uploads),
-    )
+    sending = asyncio.create_task(senders.run(lambda: done.is_set() and len(senders.stored) >= uploads))
 
     async def some_more() -> None:
         """Until things go well again."""
@@ -145,9 +141,7 @@ async def _trial(effort: Effort, cluster: Cluster, balancer: Haproxy, uploads: i
     cut = sum(n for key, n in senders.outcomes.items() if key.startswith("connection"))
     return [
         none_of("lost after 204", len(senders.stored), missing),
-        none_of(
-            "answers that are neither done nor 503 with Retry-After", senders.outcomes.total(), senders.wrong
-        ),
+        none_of("answers that are neither done nor 503 with Retry-After", senders.outcomes.total(), senders.wrong),
         # Of those that the killed node was serving, and no others.
         at_most("requests that were cut", AT_ONCE, cut, "requests"),
         Figure("outcomes", "any", str(dict(senders.outcomes)), True),
@@ -223,8 +217,7 @@ async def _rate(effort: Effort, sizes: list[int], core: int) -> float:
         for node in nodes:
             _pin(node, core)
         tokens = [
-            await issued_tokens(cluster.settings["PORTICO_DATABASE_URL"], "alice", AT_ONCE)
-            for cluster in clusters
+            await issued_tokens(cluster.settings["PORTICO_DATABASE_URL"], "alice", AT_ONCE) for cluster in clusters
         ]
 
         async def ask(number: int) -> None:

@@ -72,9 +72,7 @@ async def parsed(effort: Effort) -> list[Figure]:
                 await ask
             except PorticoError:
                 pass
-        outside = [
-            place for place in spy.places if not ROOT.holds(place) or {"..", ".", ""} & {*place.segments}
-        ]
+        outside = [place for place in spy.places if not ROOT.holds(place) or {"..", ".", ""} & {*place.segments}]
         if outside:
             wrong.append(f"{raw!r} → {outside[0]}")
     return [
@@ -109,9 +107,7 @@ async def on_disk(effort: Effort) -> list[Figure]:
         await provider.close()
     return [
         none_of("paths on a disk that show or change what is outside", tries, wrong + left),
-        none_of(
-            "names that came up beside the root", tries, [name for name in strange if "staging" not in name]
-        ),
+        none_of("names that came up beside the root", tries, [name for name in strange if "staging" not in name]),
     ]
 
 

@@ -31,24 +31,16 @@ SAME_PATH = {"path": "$request.path.path"}
 def linked() -> dict[str, Any]:
     """The document, with what may follow on what: it has no links of its own, for no client would use them."""
     whole = deepcopy(document())
-    followers = {
-        name: {"operationId": name, "parameters": SAME_PATH} for name in ("read", "head", "write", "delete")
-    }
+    followers = {name: {"operationId": name, "parameters": SAME_PATH} for name in ("read", "head", "write", "delete")}
     below = whole["paths"][BELOW]
     for status in ("201", "204"):
         below["post"]["responses"][status]["links"] = followers
     below["post"]["responses"]["200"]["links"] = {
-        "download": {
-            "operationId": "read",
-            "parameters": {**SAME_PATH, "query.ticket": "$response.body#/ticket"},
-        }
+        "download": {"operationId": "read", "parameters": {**SAME_PATH, "query.ticket": "$response.body#/ticket"}}
     }
     below["get"]["responses"]["200"]["links"] = {
         **followers,
-        "next": {
-            "operationId": "read",
-            "parameters": {**SAME_PATH, "query.cursor": "$response.body#/nextCursor"},
-        },
+        "next": {"operationId": "read", "parameters": {**SAME_PATH, "query.cursor": "$response.body#/nextCursor"}},
     }
     below["delete"]["responses"]["204"]["links"] = followers
     whole["paths"][ROOT]["get"]["responses"]["200"]["links"] = {

@@ -80,11 +80,7 @@ async def acknowledged(effort: Effort, kind: str, tries: int, kills: int) -> lis
 
 
 async def _differing(gateway: TunedGateway, files: dict[str, bytes]) -> list[str]:
-    return [
-        f"{name} differs"
-        for name, content in files.items()
-        if (await gateway.get(f"/{name}")).body != content
-    ]
+    return [f"{name} differs" for name, content in files.items() if (await gateway.get(f"/{name}")).body != content]
 
 
 async def traced(effort: Effort) -> list[Figure]:
@@ -99,8 +95,7 @@ async def traced(effort: Effort) -> list[Figure]:
         worker = set_.gateway.workers()[0]
         calls = "trace=fsync,rename,renameat,renameat2,linkat,write,writev,sendto,sendmsg"
         tracing = subprocess.Popen(
-            [tracer, "-f", "-s", "40", "-e", calls, "-o", str(output), "-p", str(worker)],
-            stderr=subprocess.PIPE,
+            [tracer, "-f", "-s", "40", "-e", calls, "-o", str(output), "-p", str(worker)], stderr=subprocess.PIPE
         )
         try:
             assert tracing.stderr
@@ -122,9 +117,7 @@ def _early(trace: Path, tries: int) -> list[str]:
     """What the trace shows to be out of order. Uploads came one after the other, so the calls of each are in a row."""
     events: list[str] = []
     for line in trace.read_text(errors="replace").splitlines():
-        if match := re.search(
-            r"(fsync|rename|renameat|renameat2|linkat)\(.*= 0$|<\.\.\. (fsync|rename\w*)", line
-        ):
+        if match := re.search(r"(fsync|rename|renameat|renameat2|linkat)\(.*= 0$|<\.\.\. (fsync|rename\w*)", line):
             events.append((match[1] or match[2])[:6])
         elif "HTTP/1.1 204" in line:
             events.append("answer")

@@ -66,9 +66,7 @@ class Endings:
         self._expect("an ended link, opened", self._opened(link), (404, "not-found"))
         shown = self._client.get(f"{self._there}{FILES}/a.txt", params={"ticket": ticket})
         self._expect("a ticket of an ended link", _answer(shown), (401, "not-signed-in"))
-        self._expect(
-            "its page", (self._client.get(f"{self._there}/s/{link['token']}").status_code, ""), (404, "")
-        )
+        self._expect("its page", (self._client.get(f"{self._there}/s/{link['token']}").status_code, ""), (404, ""))
         link, _ = self._guest()
         with self._ends("the former address", lambda: self._opened(link), (404, "not-found"), 201):
             self._owner("POST", f"{LINKS}/{link['id']}/address")
@@ -129,9 +127,7 @@ class Endings:
     # How
 
     @contextmanager
-    def _ends(
-        self, what: str, ask: Callable[[], Answer], refusal: Answer, served: int = 200
-    ) -> Iterator[None]:
+    def _ends(self, what: str, ask: Callable[[], Answer], refusal: Answer, served: int = 200) -> Iterator[None]:
         """What is done within this has to end what `ask` was given until then."""
         self._expect(f"{what}, before", (ask()[0], ""), (served, ""))
         yield

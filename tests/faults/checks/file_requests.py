@@ -43,9 +43,7 @@ class Sender:
         assert opened.status_code == 201, opened.text
         self.token = opened.json()["token"]
         metadata = f"filename {b64encode(NAME.encode()).decode()}"
-        begun = await self.ask(
-            "POST", UPLOADS, {"Upload-Length": str(self.size), "Upload-Metadata": metadata}
-        )
+        begun = await self.ask("POST", UPLOADS, {"Upload-Length": str(self.size), "Upload-Metadata": metadata})
         assert begun.status_code == 201, begun.text
         self.upload = begun.headers["Location"]
 
@@ -116,9 +114,7 @@ async def file_request(effort: Effort) -> list[Figure]:
     return figures
 
 
-async def _collect(
-    effort: Effort, gateway: TunedGateway, own_folders: bool, size: int
-) -> tuple[int, list[str]]:
+async def _collect(effort: Effort, gateway: TunedGateway, own_folders: bool, size: int) -> tuple[int, list[str]]:
     folder = "own" if own_folders else "one"
     owner = {"Authorization": f"Bearer {gateway.token}"}
     async with AsyncExitStack() as stack:
@@ -134,8 +130,7 @@ async def _collect(
         urls = [f"http://127.0.0.1:{line.port}", *[gateway.url] * (GUESTS - 1)]
         # Two of one name: they must not get one folder.
         senders = [
-            Sender(number, await client(url), size, f"Guest {max(1, number)}")
-            for number, url in enumerate(urls)
+            Sender(number, await client(url), size, f"Guest {max(1, number)}") for number, url in enumerate(urls)
         ]
         await asyncio.gather(*(sender.begin(link["token"]) for sender in senders))
         wrong = await _tries(effort, senders)

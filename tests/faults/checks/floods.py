@@ -20,10 +20,7 @@ HOME, ELSEWHERE = "192.0.2.1", "198.18.{}.{}"
 def credentials(gateway: TunedGateway) -> tuple[str, str]:
     """The client's, ready for a header, and the password of `web`."""
     properties = (gateway.home / "application.properties").read_text()
-    pair = [
-        re.findall(rf"^security\.client-{word}=(.*)$", properties, re.MULTILINE)[0]
-        for word in ("id", "secret")
-    ]
+    pair = [re.findall(rf"^security\.client-{word}=(.*)$", properties, re.MULTILINE)[0] for word in ("id", "secret")]
     password = gateway.password
     return b64encode(":".join(pair).encode()).decode(), password
 

@@ -19,22 +19,16 @@ async def _fuzzed(effort: Effort, what: str, fuzz: Fuzz, short: int) -> list[Fig
     spawned = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(2, spawned.cpu_count()), mp_context=spawned) as pool:
         loop = asyncio.get_running_loop()
-        found = await asyncio.gather(
-            *(loop.run_in_executor(pool, fuzz, seed, BATCH) for seed in range(batches))
-        )
+        found = await asyncio.gather(*(loop.run_in_executor(pool, fuzz, seed, BATCH) for seed in range(batches)))
     return [none_of(what, batches * BATCH, [each for wrong in found for each in wrong])]
 
 
 async def multipart_reader(effort: Effort) -> list[Figure]:
-    return await _fuzzed(
-        effort, "multipart bodies that crash, hang or depend on how they are cut", multipart, 3_000
-    )
+    return await _fuzzed(effort, "multipart bodies that crash, hang or depend on how they are cut", multipart, 3_000)
 
 
 async def path(effort: Effort) -> list[Figure]:
-    return await _fuzzed(
-        effort, "paths that crash, escape or change when they are written otherwise", paths, 10_000
-    )
+    return await _fuzzed(effort, "paths that crash, escape or change when they are written otherwise", paths, 10_000)
 
 
 LINES: Lines = {"fuzz-multipart": multipart_reader, "fuzz-path": path}

@@ -86,10 +86,7 @@ def _rows(effort: Effort, token: str, guests: list[str]) -> dict[str, tuple[int,
     return {
         "ZIP": (10, lambda _: get(f"{FILES}/deep?action=ZIP", token)),
         "search": (16, lambda n: get(f"{FILES}/long?action=SEARCH&name={searches[n % 3]}", token)),
-        "thumbnails": (
-            24,
-            lambda n: get(f"{FILES}/pictures/{n % pictures}.png?action=THUMBNAIL&size=1600", token),
-        ),
+        "thumbnails": (24, lambda n: get(f"{FILES}/pictures/{n % pictures}.png?action=THUMBNAIL&size=1600", token)),
         "listings": (60, lambda _: get(f"{FILES}/many?size=5000", token)),
         "huge listings": (16, lambda _: get(f"{FILES}/many?size={10**18}", token)),
         "digests": (16, lambda _: get(f"{FILES}/many?size=5000&fields=digest", token)),
@@ -111,9 +108,7 @@ async def _dropped(port: int, request: bytes, note: Callable[[str], None], sourc
         writer.close()
 
 
-async def _row(
-    effort: Effort, gateway: TunedGateway, name: str, clients: int, requests: Requests
-) -> list[Figure]:
+async def _row(effort: Effort, gateway: TunedGateway, name: str, clients: int, requests: Requests) -> list[Figure]:
     statuses: Counter[str] = Counter()
 
     def done() -> int:
@@ -181,9 +176,7 @@ async def _guests(gateway: TunedGateway, token: str, number: int) -> list[str]:
     assert made.status == 201, made.body
     visit = json.dumps({"link": made.json()["token"]}).encode()
     lines = ("Content-Type: application/json", f"Content-Length: {len(visit)}")
-    answers = [
-        await ask(gateway.port, head("POST", SHARE_SESSIONS, "", *lines) + visit) for _ in range(number)
-    ]
+    answers = [await ask(gateway.port, head("POST", SHARE_SESSIONS, "", *lines) + visit) for _ in range(number)]
     return [answer.json()["token"] for answer in answers]
 
 

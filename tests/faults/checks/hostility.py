@@ -35,8 +35,7 @@ async def hostile_connections(gateway: TunedGateway) -> AsyncIterator[tuple[dict
     async with AsyncExitStack() as stack:
         trap = await stack.enter_async_context(Trap())
         services = {
-            kind: await stack.enter_async_context(Hostile(behaviour, trap))
-            for kind, behaviour in BEHAVIOURS.items()
+            kind: await stack.enter_async_context(Hostile(behaviour, trap)) for kind, behaviour in BEHAVIOURS.items()
         }
         async with accounts(gateway) as (connections, users):
             for kind, service in services.items():
@@ -94,9 +93,7 @@ async def besieged(effort: Effort) -> list[Figure]:
     ):
         gateway = set_.gateway
         tokens = {kind: await token_of(gateway, kind) for kind in services}
-        for (
-            token
-        ) in tokens.values():  # the first request to a kind reads its SDK, which is not what is tried here
+        for token in tokens.values():  # the first request to a kind reads its SDK, which is not what is tried here
             while (await ask(gateway.port, get(f"{FILES}/tree", token))).status != 200:
                 pass
         peak = Peak(gateway)
@@ -117,11 +114,7 @@ async def besieged(effort: Effort) -> list[Figure]:
             await asyncio.gather(*askers)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
-    odd = [
-        f"{times} × {status}"
-        for status, times in statuses.items()
-        if not status[:1].isdigit() or "500" in status
-    ]
+    odd = [f"{times} × {status}" for status, times in statuses.items() if not status[:1].isdigit() or "500" in status]
     word = "beside hostile services"
     return [
         none_of(f"{word}: answers of 500, or none", statuses.total(), odd),

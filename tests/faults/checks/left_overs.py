@@ -169,13 +169,7 @@ async def by_form(trial: Trial) -> None:
     target = f"{FILES}/?onConflict=fail"
     body = trial.content + end
     await trial.send(
-        "POST",
-        target,
-        MULTIPART.strip(),
-        body=body,
-        before=frame,
-        breaks=trial.breaks,
-        status=409 if refused else 204,
+        "POST", target, MULTIPART.strip(), body=body, before=frame, breaks=trial.breaks, status=409 if refused else 204
     )
     if trial.outcome == "done":
         trial.stored()
@@ -189,9 +183,7 @@ async def by_put(trial: Trial, checked: Checked | None = None) -> None:
     if checked:
         headers = [*headers, _header(trial, checked, trial.content)]
     status = {"refused": 412, "wrong": 400}.get(trial.outcome, 201)
-    await trial.send(
-        "PUT", f"{FILES}/{trial.name}", *headers, body=trial.content, breaks=trial.breaks, status=status
-    )
+    await trial.send("PUT", f"{FILES}/{trial.name}", *headers, body=trial.content, breaks=trial.breaks, status=status)
     if trial.outcome == "done":
         trial.stored()
 
@@ -214,20 +206,14 @@ def _header(trial: Trial, checked: Checked, body: bytes) -> str:
 # tus
 
 
-async def by_tus(
-    trial: Trial, *, requests: int = 1, checked: Checked | None = None, on_conflict: str = "fail"
-) -> None:
+async def by_tus(trial: Trial, *, requests: int = 1, checked: Checked | None = None, on_conflict: str = "fail") -> None:
     """An upload that breaks off can be continued: here it is ended instead, unless nothing of it was kept."""
     if (trial.outcome == "refused" and not checked) or on_conflict == "rename":
         await trial.take_name()
     size = len(trial.content)
-    metadata = (
-        f"Upload-Metadata: filename {_base64(trial.name.encode())},onConflict {_base64(on_conflict.encode())}"
-    )
+    metadata = f"Upload-Metadata: filename {_base64(trial.name.encode())},onConflict {_base64(on_conflict.encode())}"
     if trial.outcome == "refused" and not checked:
-        await trial.send(
-            "POST", UPLOADS, "Tus-Resumable: 1.0.0", f"Upload-Length: {size}", metadata, status=409
-        )
+        await trial.send("POST", UPLOADS, "Tus-Resumable: 1.0.0", f"Upload-Length: {size}", metadata, status=409)
         return
     announced = size - 1 if trial.outcome == "refused" else size
     address = await _created(trial, f"Upload-Length: {announced}", metadata)
@@ -244,9 +230,7 @@ async def by_tus(
         stem, dot, end = trial.name.partition(".")
         trial.stored(f"{stem} (1){dot}{end}" if on_conflict == "rename" else "")
         return
-    if (
-        checked and trial.outcome != "ended"
-    ):  # nothing of the body was kept, although the upload is still there
+    if checked and trial.outcome != "ended":  # nothing of the body was kept, although the upload is still there
         await trial.until(lambda: _is_clean(trial), "a body that was not verified is left")
     await trial.send("DELETE", address, "Tus-Resumable: 1.0.0", status=204)
 
@@ -318,10 +302,7 @@ WAYS: Mapping[str, tuple[Way, str]] = {
     "tus with a digest": (partial(by_tus, checked=DIGEST), "done wrong cut"),
     "tus with its creation": (with_creation, "done cut killed"),
     "tus concatenation": (by_concatenation, "done refused cut killed ended"),
-    "tus concatenation with checksums": (
-        partial(by_concatenation, checked=CHECKSUM),
-        "done wrong cut killed",
-    ),
+    "tus concatenation with checksums": (partial(by_concatenation, checked=CHECKSUM), "done wrong cut killed"),
 }
 SMALL = "PUT with a digest", "tus with a checksum", "tus with a digest"
 """Ways that are also tried with a body that is held in memory."""
@@ -370,6 +351,5 @@ def _line(kind: str) -> Line:
 
 
 LINES: Lines = {
-    f"left-over-{kind}": _line(kind)
-    for kind in ("local", "s3", "s3-swift", "azure-blob", "azure-files", "gcs")
+    f"left-over-{kind}": _line(kind) for kind in ("local", "s3", "s3-swift", "azure-blob", "azure-files", "gcs")
 }

@@ -118,8 +118,4 @@ def _service(kind: str) -> Line:
     return lambda effort: service(effort, kind)
 
 
-LINES: Lines = {
-    "listing-local": local,
-    "listing-s3": _service("s3"),
-    "listing-azure-blob": _service("azure-blob"),
-}
+LINES: Lines = {"listing-local": local, "listing-s3": _service("s3"), "listing-azure-blob": _service("azure-blob")}

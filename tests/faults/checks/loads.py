@@ -47,9 +47,7 @@ async def uploads(effort: Effort) -> list[Figure]:
     word = f"{number} uploads of {size // MIB} MiB"
     return [
         none_of(f"{word}: neither 204 nor 503", number, odd),
-        Figure(
-            f"{word}: stored as they said", str(statuses[204]), str(len(names)), len(names) == statuses[204]
-        ),
+        Figure(f"{word}: stored as they said", str(statuses[204]), str(len(names)), len(names) == statuses[204]),
         Figure(f"{word}: memory", "≤ 1024 MiB", f"{peak.mib} MiB", peak.mib <= 1024),
         Figure(f"{word}: throughput", "shown", f"{statuses[204] * size / MIB / took:.0f} MiB/s", True),
         *probe.figures(word, 1),
@@ -66,9 +64,7 @@ async def slow_clients(effort: Effort) -> list[Figure]:
         upload = head("POST", f"{FILES}/", gateway.token, MULTIPART.strip(), "Content-Length: 100000")
         upload += b'--b\r\nContent-Disposition: form-data; name="data"; filename="slow"\r\n\r\n'
         form_type = "Content-Type: application/x-www-form-urlencoded"
-        login = head(
-            "POST", "/backend/login", "", f"Authorization: Basic {client}", form_type, "Content-Length: 9999"
-        )
+        login = head("POST", "/backend/login", "", f"Authorization: Basic {client}", form_type, "Content-Length: 9999")
         wires = [await Wire.to(gateway.port) for _ in range(number)]
         for each, wire in enumerate(wires):
             await wire.send(upload if each % 2 else login)
@@ -153,9 +149,7 @@ async def overload(effort: Effort) -> list[Figure]:
         wait = await recovered(gateway)
         alive = gateway.running
     odd = [
-        f"{times} × {status}"
-        for status, times in demand.statuses.items()
-        if status not in ("204", "503 unavailable")
+        f"{times} × {status}" for status, times in demand.statuses.items() if status not in ("204", "503 unavailable")
     ]
     waits = sorted(demand.waits)
     return [

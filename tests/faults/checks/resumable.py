@@ -154,8 +154,4 @@ def _many(kind: str) -> Line:
     return lambda effort: many(effort, kind)
 
 
-LINES: Lines = {
-    "resumable-kills": kills,
-    "resumable-memory-local": _many("local"),
-    "resumable-memory-s3": _many("s3"),
-}
+LINES: Lines = {"resumable-kills": kills, "resumable-memory-local": _many("local"), "resumable-memory-s3": _many("s3")}

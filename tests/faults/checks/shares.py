@@ -53,9 +53,7 @@ async def _race(effort: Effort, urls: list[str], token: str, where: str) -> list
         client = clients[0]
         stored = await client.put(f"{urls[0]}{FILES}/box/a.txt", content=b"content", headers=owner)
         assert stored.status_code in (201, 204), stored.text
-        made = await client.post(
-            urls[0] + LINKS, json={"path": "/box", "maxDownloads": allowed}, headers=owner
-        )
+        made = await client.post(urls[0] + LINKS, json={"path": "/box", "maxDownloads": allowed}, headers=owner)
         link = made.json()
 
         async def open_link(number: int) -> str:
@@ -72,9 +70,7 @@ async def _race(effort: Effort, urls: list[str], token: str, where: str) -> list
             # The second request of a guest goes to the other node.
             url, guest = urls[(number + number // guests) % len(urls)], clients[number % len(clients)]
             async with room:
-                return (
-                    await _patiently(lambda: guest.get(f"{url}{FILES}/a.txt", headers=header))
-                ).status_code
+                return (await _patiently(lambda: guest.get(f"{url}{FILES}/a.txt", headers=header))).status_code
 
         answers = await asyncio.gather(*map(fetch, range(2 * guests)))
         served = {number % guests for number, status in enumerate(answers) if status == 200}

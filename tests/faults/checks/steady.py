@@ -37,9 +37,7 @@ def _kinds(gateway: TunedGateway) -> dict[str, Callable[[int], bytes]]:
 
     return {
         "download": lambda number: get(f"{FILES}/files/{number % _FILES}", token),
-        "range": lambda number: get(
-            f"{FILES}/files/{number % _FILES}", token, f"Range: bytes={number % 99}-"
-        ),
+        "range": lambda number: get(f"{FILES}/files/{number % _FILES}", token, f"Range: bytes={number % 99}-"),
         "list": lambda _: get(f"{FILES}/files?size=100", token),
         "stat": lambda number: get(f"{FILES}/files/{number % _FILES}?action=STAT", token),
         "put": put,
@@ -47,9 +45,7 @@ def _kinds(gateway: TunedGateway) -> dict[str, Callable[[int], bytes]]:
         "search": lambda number: get(f"{FILES}/?action=SEARCH&name=*{number % 100}*", token),
         "zip": lambda number: get(f"{FILES}/few?action=ZIP", token),
         "missing": lambda number: get(f"{FILES}/missing/{number}", token),
-        "sign-in": lambda _: sign_in(client, "web", password, "127.0.0.1").replace(
-            b"Connection: close\r\n", b""
-        ),
+        "sign-in": lambda _: sign_in(client, "web", password, "127.0.0.1").replace(b"Connection: close\r\n", b""),
     }
 
 
@@ -95,19 +91,12 @@ async def steady(effort: Effort, only: str = "") -> list[Figure]:
         await asyncio.gather(*(client() for _ in range(_CLIENTS)))
         resident.append(gateway.resident() / MIB)
     word = f"{requests:,} requests ({only or 'mixed'})"
-    odd = [
-        f"{times} × {status}" for status, times in statuses.items() if status not in (200, 201, 204, 206, 404)
-    ]
+    odd = [f"{times} × {status}" for status, times in statuses.items() if status not in (200, 201, 204, 206, 404)]
     grown = resident[-1] - resident[len(resident) // 2]
     shown = " → ".join(f"{each:.0f}" for each in resident)
     return [
         none_of(f"{word}: answers that are wrong", requests, odd),
-        Figure(
-            f"{word}: growth in the second half",
-            f"≤ {_GROWTH} MiB",
-            f"{grown:.1f} MiB: {shown}",
-            grown <= _GROWTH,
-        ),
+        Figure(f"{word}: growth in the second half", f"≤ {_GROWTH} MiB", f"{grown:.1f} MiB: {shown}", grown <= _GROWTH),
     ]
 
 

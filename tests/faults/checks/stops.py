@@ -27,9 +27,7 @@ async def stop(effort: Effort, kind: str, *, stalled: bool) -> list[Figure]:
                 upload, download = await gateway.wire(), await Wire.to(gateway.port, receive_buffer=4096)
                 announced = "Content-Length: 1000000"
                 await upload.send(head("POST", f"{FILES}/", gateway.token, MULTIPART.strip(), announced))
-                await upload.send(
-                    b'--b\r\nContent-Disposition: form-data; name="data"; filename="x"\r\n\r\nx'
-                )
+                await upload.send(b'--b\r\nContent-Disposition: form-data; name="data"; filename="x"\r\n\r\nx')
                 await download.send(get(f"{FILES}/large", gateway.token))
                 idle += [upload, download]
             await asyncio.sleep(0.3)

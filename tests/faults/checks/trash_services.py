@@ -79,9 +79,7 @@ async def _drive(folder: File, provider: Provider) -> AsyncIterator[Callable[[],
     """Makes a drive as a request has it."""
     migrate(f"sqlite:///{folder}/trash.db")
     database = Database(f"sqlite:///{folder}/trash.db")
-    await database.execute(
-        insert(connections), {"name": "c", "kind": "local", "options": "{}", "revision": 1}
-    )
+    await database.execute(insert(connections), {"name": "c", "kind": "local", "options": "{}", "revision": 1})
     records = TrashRecords(database)
     seal = CursorSeal(b"a key that every node has" * 2)
 
@@ -141,9 +139,7 @@ async def undone(effort: Effort, service: str) -> list[Figure]:
 
             async def check(what: str) -> None:
                 wrong = await _flaws(drive(), "tree", files)
-                figures.append(
-                    none_of(f"{what} of {len(files):,} files: other than before", len(files), wrong)
-                )
+                figures.append(none_of(f"{what} of {len(files):,} files: other than before", len(files), wrong))
 
             async def undo(changed: Drive, on_conflict: OnConflict) -> None:
                 for trash_id in changed.trashed:

@@ -68,9 +68,7 @@ async def send_to(effort: Effort, kind: str) -> list[Figure]:
                 wrong.append(f"{name}: other content")
             left += await set_.storage.left_over()
     return [
-        none_of(
-            f"{kind}: files of {size // MIB} MiB that are not there once, and whole", len(SENDERS), wrong
-        ),
+        none_of(f"{kind}: files of {size // MIB} MiB that are not there once, and whole", len(SENDERS), wrong),
         none_of(f"{kind}: what was left over", len(SENDERS), left),
         Figure(f"{kind}: cuts of the line", f"≥ {len(SENDERS)}", str(cuts), cuts >= len(SENDERS)),
     ]

@@ -51,9 +51,7 @@ async def walk(provider: AzureBlobProvider, folder: str = "", size: int = 100) -
 async def make_blob(provider: AzureBlobProvider, key: str, data: bytes = b"", **metadata: str) -> None:
     """A blob as another program makes it."""
     headers = {"x-ms-blob-type": "BlockBlob"} | {f"x-ms-meta-{name}": text for name, text in metadata.items()}
-    await provider._service.send(
-        "PUT", provider._service.blob_url(key), None, headers, Body([data], len(data))
-    )
+    await provider._service.send("PUT", provider._service.blob_url(key), None, headers, Body([data], len(data)))
 
 
 async def uncommitted(provider: AzureBlobProvider, key: str) -> bytes:

@@ -134,9 +134,7 @@ async def test_the_answer_to_a_copy_is_lost(
     assert await content(provider, "copy") == b"content"
 
 
-async def test_a_former_copy_is_not_taken_for_this_one(
-    provider: AzureBlobProvider, proxy: FaultProxy
-) -> None:
+async def test_a_former_copy_is_not_taken_for_this_one(provider: AzureBlobProvider, proxy: FaultProxy) -> None:
     await provider.copy(at("file"), at("copy"))
     await put(provider, "file", b"changed")
     proxy.on(copy, Reply(503, {"x-ms-error-code": "ServerBusy"}), turns=100)
@@ -145,9 +143,7 @@ async def test_a_former_copy_is_not_taken_for_this_one(
     assert await content(provider, "file") == b"changed"
 
 
-async def test_a_copy_that_was_repeated_and_finds_another_file(
-    provider: AzureBlobProvider, proxy: FaultProxy
-) -> None:
+async def test_a_copy_that_was_repeated_and_finds_another_file(provider: AzureBlobProvider, proxy: FaultProxy) -> None:
     await put(provider, "copy", b"of another one")
     proxy.on(copy, Reply(503, {"x-ms-error-code": "ServerBusy"}))
     with pytest.raises(AlreadyExists):

@@ -25,9 +25,7 @@ async def test_a_broken_download_goes_on_where_it_was(provider: AzureBlobProvide
     ranges = [call.headers.get("x-ms-range") for call in proxy.calls if get(call)]
     assert ranges[0] is None
     assert ranges[1] == ranges[2] == f"bytes=100000-{len(DATA) - 1}"
-    assert all(
-        "if-match" in call.headers for call in proxy.calls if get(call) and call.headers.get("x-ms-range")
-    )
+    assert all("if-match" in call.headers for call in proxy.calls if get(call) and call.headers.get("x-ms-range"))
 
 
 async def test_a_download_never_mixes_versions(provider: AzureBlobProvider, proxy: FaultProxy) -> None:

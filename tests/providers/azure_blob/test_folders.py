@@ -91,9 +91,7 @@ async def test_our_own_folders_are_marked_both_ways(provider: AzureBlobProvider)
     assert await walk(provider, "f") == [("own", True)]
 
 
-async def test_an_account_with_a_hierarchical_namespace(
-    provider: AzureBlobProvider, proxy: FaultProxy
-) -> None:
+async def test_an_account_with_a_hierarchical_namespace(provider: AzureBlobProvider, proxy: FaultProxy) -> None:
     """It tells a directory by `ResourceType`, in the headers and in listings without a delimiter."""
     await make_blob(provider, "dir", hdi_isfolder="true")
     await put(provider, "dir/file", b"x")

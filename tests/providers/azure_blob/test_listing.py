@@ -72,17 +72,13 @@ async def test_not_every_400_is_a_bad_cursor(provider: AzureBlobProvider, proxy:
         await provider.list_page(at("f"), 10, "2!8!bm9uZQ--")
 
 
-async def test_an_empty_page_with_a_marker_is_handed_on(
-    provider: AzureBlobProvider, proxy: FaultProxy
-) -> None:
+async def test_an_empty_page_with_a_marker_is_handed_on(provider: AzureBlobProvider, proxy: FaultProxy) -> None:
     pages(proxy, page("f/a", marker="m1"), page(marker="m2"), page(marker="m3"), page("f/b"))
     assert await walk(provider, "f") == [("a", False), ("b", False)]
     assert [call.query.get("marker") for call in proxy.calls] == [None, "m1", "m2", "m3"]
 
 
-async def test_a_folder_whose_only_page_is_empty_but_goes_on(
-    provider: AzureBlobProvider, proxy: FaultProxy
-) -> None:
+async def test_a_folder_whose_only_page_is_empty_but_goes_on(provider: AzureBlobProvider, proxy: FaultProxy) -> None:
     pages(proxy, page(marker="m1"), page("f/a"))
     assert await walk(provider, "f") == [("a", False)]
 
@@ -100,10 +96,7 @@ async def test_a_repeated_prefix_is_shown_once(provider: AzureBlobProvider, prox
 
 @pytest.mark.parametrize("marker", ["m1", "2!92!MDAwMDIxIWYvYiE-", "f/~b~", "m~AAAAAAAAAAA"])
 async def test_another_worker_shows_a_repeated_prefix_once(
-    provider: AzureBlobProvider,
-    open_provider: Callable[[], AzureBlobProvider],
-    proxy: FaultProxy,
-    marker: str,
+    provider: AzureBlobProvider, open_provider: Callable[[], AzureBlobProvider], proxy: FaultProxy, marker: str
 ) -> None:
     """As two workers do it who take turns: neither sees two pages of a walk."""
     pages(
@@ -190,9 +183,7 @@ async def test_busy_for_good(provider: AzureBlobProvider, proxy: FaultProxy) -> 
     ],
     ids=["nothing", "html", "error", "dtd", "half", "size", "date", "no-name", "no-text"],
 )
-async def test_a_listing_that_makes_no_sense(
-    provider: AzureBlobProvider, proxy: FaultProxy, body: bytes
-) -> None:
+async def test_a_listing_that_makes_no_sense(provider: AzureBlobProvider, proxy: FaultProxy, body: bytes) -> None:
     pages(proxy, body)
     with pytest.raises(ProviderFailed):
         await provider.list_page(at("f"), 10, None)
@@ -206,9 +197,7 @@ async def test_names_that_xml_cannot_hold(provider: AzureBlobProvider, proxy: Fa
     assert {entry.name for entry in found.entries} == {"plain%41", "\ufffe x", "d\uffff"}
 
 
-async def test_a_listing_goes_the_lean_way(
-    provider: AzureBlobProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_listing_goes_the_lean_way(provider: AzureBlobProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     await put(provider, "f/a&b <c>")
     await put(provider, "f/folder/x")
     await make_blob(provider, "f/with-metadata", b"x", Name="y", Etag="z", hdi_isfolder="no")
@@ -224,9 +213,7 @@ async def test_a_listing_goes_the_lean_way(
 
 
 async def test_metadata_does_not_pass_for_properties(provider: AzureBlobProvider) -> None:
-    await make_blob(
-        provider, "f/a", b"1234", Name="other", Etag="z", Blob="b", BlobPrefix="p", NextMarker="m"
-    )
+    await make_blob(provider, "f/a", b"1234", Name="other", Etag="z", Blob="b", BlobPrefix="p", NextMarker="m")
     found = await provider.list_page(at("f"), 10, None)
     assert [(entry.name, entry.size, entry.is_folder) for entry in found.entries] == [("a", 4, False)]
     assert found.token is None

@@ -83,11 +83,7 @@ async def test_every_form_of_credential_works(url: str, container: str, form: st
     ("options", "url", "account"),
     [
         ({"account_url": "https://acc.blob.core.windows.net/"}, "https://acc.blob.core.windows.net", "acc"),
-        (
-            {"account_url": "https://acc.blob.core.windows.net:443"},
-            "https://acc.blob.core.windows.net:443",
-            "acc",
-        ),
+        ({"account_url": "https://acc.blob.core.windows.net:443"}, "https://acc.blob.core.windows.net:443", "acc"),
         ({"account_url": "http://127.0.0.1:1/acc", "account_key": KEY}, "http://127.0.0.1:1/acc", "acc"),
         ({"account_url": "http://[::1]:1/acc", "account_key": KEY}, "http://[::1]:1/acc", "acc"),
         (
@@ -149,9 +145,7 @@ def test_options_that_make_no_sense(options: dict[str, str], word: str) -> None:
 
 
 async def test_a_wrong_key(url: str, container: str) -> None:
-    assert "account-key" in await refusal(
-        AzureBlobProvider(container, account_url=url, account_key=OTHER_KEY)
-    )
+    assert "account-key" in await refusal(AzureBlobProvider(container, account_url=url, account_key=OTHER_KEY))
 
 
 async def test_a_missing_container(url: str) -> None:
@@ -170,9 +164,7 @@ async def test_a_missing_container(url: str) -> None:
 
 
 async def test_an_expired_sas(url: str, container: str) -> None:
-    reported = await refusal(
-        AzureBlobProvider(container, account_url=url, sas_token=sas(container, hours=-1))
-    )
+    reported = await refusal(AzureBlobProvider(container, account_url=url, sas_token=sas(container, hours=-1)))
     assert "SAS" in reported or "sas-token" in reported
 
 
@@ -188,9 +180,7 @@ async def test_a_sas_without_a_permission(url: str, container: str, permission: 
 
 
 @pytest.mark.parametrize("code", _CAUSES)
-async def test_every_refusal_says_what_to_do(
-    provider: AzureBlobProvider, proxy: FaultProxy, code: str
-) -> None:
+async def test_every_refusal_says_what_to_do(provider: AzureBlobProvider, proxy: FaultProxy, code: str) -> None:
     proxy.on(lambda _: True, Reply(403, {"x-ms-error-code": code}, b"raw text " * 2**16))
     reported = await refusal(provider)
     assert code in reported

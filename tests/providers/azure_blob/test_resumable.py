@@ -5,14 +5,7 @@ from itertools import count
 
 import pytest
 
-from portico.model.errors import (
-    AlreadyExists,
-    Changed,
-    NotFound,
-    PorticoError,
-    ProviderFailed,
-    ProviderUnavailable,
-)
+from portico.model.errors import AlreadyExists, Changed, NotFound, PorticoError, ProviderFailed, ProviderUnavailable
 from portico.providers.azure_blob.provider import AzureBlobProvider
 from portico.providers.contract.uploads import ResumableUpload, WriteOptions
 from portico.providers.multipart.parts import UploadPart
@@ -48,9 +41,7 @@ class Saved:
 
 
 async def begun(provider: AzureBlobProvider, *, replace: bool = True, renamed: bool = False) -> Saved:
-    upload = await provider.begin_upload(
-        at("f/file"), "text/x-own", WriteOptions(replace=replace), renamed=renamed
-    )
+    upload = await provider.begin_upload(at("f/file"), "text/x-own", WriteOptions(replace=replace), renamed=renamed)
     return Saved(upload)
 
 
@@ -62,9 +53,7 @@ def large_block(call: Call) -> bool:
     return block(call) and int(call.headers["content-length"]) > MIB
 
 
-@pytest.mark.parametrize(
-    "renamed", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["direct", "renamed"]
-)
+@pytest.mark.parametrize("renamed", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["direct", "renamed"])
 @pytest.mark.parametrize(
     ("match", "fault", "turns"),
     [
@@ -241,9 +230,7 @@ async def test_modification_times_of_other_programs(provider: AzureBlobProvider)
     assert ((await provider.stat(at("odd"))).last_modified or "") > "2026"
 
 
-@pytest.mark.parametrize(
-    "renamed", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["direct", "renamed"]
-)
+@pytest.mark.parametrize("renamed", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["direct", "renamed"])
 async def test_a_process_that_dies_after_any_request(
     provider: AzureBlobProvider, proxy: FaultProxy, renamed: bool
 ) -> None:

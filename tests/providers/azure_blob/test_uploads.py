@@ -54,9 +54,7 @@ async def test_busy_twice_and_then_fine(provider: AzureBlobProvider, proxy: Faul
 
 
 @pytest.mark.parametrize(("step", "after"), [("put", 2), ("block", PART // 2), ("commit", 10)])
-async def test_a_reset_on_the_way(
-    provider: AzureBlobProvider, proxy: FaultProxy, step: str, after: int
-) -> None:
+async def test_a_reset_on_the_way(provider: AzureBlobProvider, proxy: FaultProxy, step: str, after: int) -> None:
     data = SMALL if step == "put" else LARGE
 
     def long_enough(call: Call) -> bool:
@@ -110,9 +108,7 @@ async def test_down_for_good(provider: AzureBlobProvider, proxy: FaultProxy, ste
 
 
 @pytest.mark.parametrize("replace", [True, False])
-async def test_another_writer_was_quicker(
-    provider: AzureBlobProvider, proxy: FaultProxy, replace: bool
-) -> None:
+async def test_another_writer_was_quicker(provider: AzureBlobProvider, proxy: FaultProxy, replace: bool) -> None:
     """The service drops the blocks of all others when one of them comes to its end."""
 
     async def overtaken() -> AsyncIterator[bytes]:
@@ -132,9 +128,7 @@ async def test_another_writer_was_quicker(
     assert await content(provider, "file") == b"quicker"
 
 
-async def test_blocks_that_vanish_without_another_writer(
-    provider: AzureBlobProvider, proxy: FaultProxy
-) -> None:
+async def test_blocks_that_vanish_without_another_writer(provider: AzureBlobProvider, proxy: FaultProxy) -> None:
     proxy.on(commit, Reply(400, {"x-ms-error-code": "InvalidBlockList"}), turns=2)
     with pytest.raises(ProviderFailed):
         await put(provider, "new", LARGE)
@@ -160,9 +154,7 @@ async def test_a_success_that_is_none(provider: AzureBlobProvider, proxy: FaultP
         ("SomethingNew", ProviderFailed),
     ],
 )
-async def test_a_refusal(
-    provider: AzureBlobProvider, proxy: FaultProxy, code: str, error: type[PorticoError]
-) -> None:
+async def test_a_refusal(provider: AzureBlobProvider, proxy: FaultProxy, code: str, error: type[PorticoError]) -> None:
     proxy.on(whole_put, Reply(409, {"x-ms-error-code": code}, b"raw text of the service"))
     with pytest.raises(error) as caught:
         await put(provider, "file", SMALL)
@@ -170,9 +162,7 @@ async def test_a_refusal(
     assert len([call for call in proxy.calls if whole_put(call)]) == 1
 
 
-async def test_a_broken_or_cancelled_upload_leaves_no_blob(
-    provider: AzureBlobProvider, proxy: FaultProxy
-) -> None:
+async def test_a_broken_or_cancelled_upload_leaves_no_blob(provider: AzureBlobProvider, proxy: FaultProxy) -> None:
     """Its blocks stay until the service drops them; nobody sees them."""
 
     async def broken() -> AsyncIterator[bytes]:

@@ -44,9 +44,7 @@ def contents(container: Container, prefix: str) -> dict[str, bytes]:
     return {name.removeprefix(prefix): blob.content for name, blob in found if name.startswith(prefix)}
 
 
-async def test_what_is_older_than_the_versions_is_copied(
-    container: tuple[AzureBlobProvider, Container],
-) -> None:
+async def test_what_is_older_than_the_versions_is_copied(container: tuple[AzureBlobProvider, Container]) -> None:
     provider, stored = container
     for name in FILES:
         await put(provider, f"w/{name}", name)

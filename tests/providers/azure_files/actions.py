@@ -23,9 +23,7 @@ async def pieces(content: bytes, step: int = 2**16) -> AsyncIterator[bytes]:
         yield content[start : start + step]
 
 
-async def put(
-    provider: AzureFilesProvider, path: str, content: bytes = b"", *, replace: bool = True
-) -> Entry:
+async def put(provider: AzureFilesProvider, path: str, content: bytes = b"", *, replace: bool = True) -> Entry:
     return await provider.write(at(path), pieces(content), "text/x-own", WriteOptions(replace=replace))
 
 

@@ -123,11 +123,7 @@ async def test_a_signature_that_has_expired(server: AzureFilesServer, share_name
     ],
 )
 async def test_every_refusal_has_a_name(
-    provider: AzureFilesProvider,
-    server: AzureFilesServer,
-    status: int,
-    code: str,
-    error: type[PorticoError],
+    provider: AzureFilesProvider, server: AzureFilesServer, status: int, code: str, error: type[PorticoError]
 ) -> None:
     server.fault = failing(LIST, refusing(status, code))
     with pytest.raises(error) as caught:
@@ -166,18 +162,14 @@ async def test_an_identity_says_what_it_wants_the_files_for() -> None:
     async with opened("share", account_url="https://portico.file.core.windows.net") as provider:
         assert provider._share._service._headers["x-ms-file-request-intent"] == "backup"
         provider._share._service._opened()
-    async with opened(
-        "share", account_url="https://portico.file.core.windows.net", account_key="AAAA"
-    ) as keyed:
+    async with opened("share", account_url="https://portico.file.core.windows.net", account_key="AAAA") as keyed:
         assert "x-ms-file-request-intent" not in keyed._share._service._headers
 
 
 async def test_two_ways_to_one_share_are_one_identity() -> None:
     text = "AccountName=Portico;AccountKey=AAAA;EndpointSuffix=core.windows.net"
     first = AzureFilesProvider("share", connection_string=text)
-    second = AzureFilesProvider(
-        "share", account_url="https://portico.file.core.windows.net/", account_key="AAAA"
-    )
+    second = AzureFilesProvider("share", account_url="https://portico.file.core.windows.net/", account_key="AAAA")
     other = AzureFilesProvider("other", connection_string=text)
     assert first.identity == second.identity != other.identity
 
@@ -198,11 +190,7 @@ async def test_no_secret_is_reported(server: AzureFilesServer, share_name: str) 
                 repr(provider._share._service.access),
                 repr(caught.value),
             ]
-            reported += [
-                caught.value.detail,
-                caught.value.cause or "",
-                *traceback.format_exception(caught.value),
-            ]
+            reported += [caught.value.detail, caught.value.cause or "", *traceback.format_exception(caught.value)]
             assert not any(secret in words for words in reported)
             assert not any(secret.rstrip("=") in words for words in reported)
 

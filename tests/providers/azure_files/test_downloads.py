@@ -41,9 +41,7 @@ async def test_a_download_is_one_call_in_pieces(
 
 @pytest.mark.usefixtures("content")
 @pytest.mark.parametrize("pulls", [0, 1])
-async def test_an_abandoned_download_gives_its_connection_back(
-    provider: AzureFilesProvider, pulls: int
-) -> None:
+async def test_an_abandoned_download_gives_its_connection_back(provider: AzureFilesProvider, pulls: int) -> None:
     download = await provider.read(at("file"))
     for _ in range(pulls):
         await anext(aiter(download.chunks))
@@ -57,9 +55,7 @@ async def test_an_abandoned_download_gives_its_connection_back(
 
 @pytest.mark.usefixtures("content")
 @pytest.mark.parametrize("cut", [0, 1, 3 * MIB, 6 * MIB - 1])
-async def test_content_that_ends_early(
-    provider: AzureFilesProvider, server: AzureFilesServer, cut: int
-) -> None:
+async def test_content_that_ends_early(provider: AzureFilesProvider, server: AzureFilesServer, cut: int) -> None:
     async def cutting(call: Call, work: Callable[[], Answer]) -> Answer | None:
         return replace(work(), cut=cut) if call.verb == "GET" else None
 
@@ -82,13 +78,7 @@ async def test_ranges_without_bytes(provider: AzureFilesProvider, share: Share) 
     await put(provider, "file", b"12345")
     await put(provider, "empty", b"")
     share.make_folder(("folder",))
-    for path, start, stop in (
-        ("file", 5, None),
-        ("file", 5, 9),
-        ("file", 2, 2),
-        ("empty", 0, None),
-        ("empty", 0, 1),
-    ):
+    for path, start, stop in (("file", 5, None), ("file", 5, 9), ("file", 2, 2), ("empty", 0, None), ("empty", 0, 1)):
         download = await provider.read(at(path), start, stop)
         assert (download.start, download.stop) == (start, start)
         assert [chunk async for chunk in download.chunks] == []

@@ -62,9 +62,7 @@ async def test_a_marker_that_the_service_rejects(provider: AzureFilesProvider, t
         await provider.list_page(at(""), 2, token)
 
 
-async def test_another_bad_request_is_no_bad_cursor(
-    provider: AzureFilesProvider, server: AzureFilesServer
-) -> None:
+async def test_another_bad_request_is_no_bad_cursor(provider: AzureFilesProvider, server: AzureFilesServer) -> None:
     server.fault = failing(LIST, refusing(400, "InvalidHeaderValue"))
     with pytest.raises(ProviderFailed):
         await provider.list_page(at(""), 2, "1!4!YWJj")
@@ -73,9 +71,7 @@ async def test_another_bad_request_is_no_bad_cursor(
         await provider.list_page(at(""), 2, None)
 
 
-async def test_an_empty_page_with_a_token_is_handed_on(
-    provider: AzureFilesProvider, server: AzureFilesServer
-) -> None:
+async def test_an_empty_page_with_a_token_is_handed_on(provider: AzureFilesProvider, server: AzureFilesServer) -> None:
     server.fault = failing(LIST, lambda: page("", "1!4!YWJj"))
     listing = await provider.list_page(at(""), 2, None)
     assert (listing.entries, listing.token) == ([], "1!4!YWJj")
@@ -106,9 +102,7 @@ async def test_an_answer_that_is_no_listing(
         await provider.list_page(at(""), 2, None)
 
 
-async def test_names_that_xml_cannot_hold_come_encoded(
-    provider: AzureFilesProvider, server: AzureFilesServer
-) -> None:
+async def test_names_that_xml_cannot_hold_come_encoded(provider: AzureFilesProvider, server: AzureFilesServer) -> None:
     names = ("a%EF%BF%BE%26b", "c%01d", "100%25")
     entries = "".join(file(f'<Name Encoded="true">{name}</Name>') for name in names)
     server.fault = failing(LIST, lambda: page(entries + file("<Name>50%25 &amp; more</Name>")))
@@ -116,9 +110,7 @@ async def test_names_that_xml_cannot_hold_come_encoded(
     assert [entry.name for entry in listing.entries] == ["a\ufffe&b", "100%", "50%25 & more"]
 
 
-async def test_our_own_names_are_hidden_whatever_their_case(
-    provider: AzureFilesProvider, share: Share
-) -> None:
+async def test_our_own_names_are_hidden_whatever_their_case(provider: AzureFilesProvider, share: Share) -> None:
     await put(provider, "file", b"1")
     share.make_file((".PORTICO~Probe",), 1)
     assert any("staging" in path for path in share.everything())

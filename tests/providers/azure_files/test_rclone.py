@@ -13,12 +13,7 @@ from ...servers.azure_files import AzureFilesServer, Share
 from .actions import get, put
 
 RCLONE = Folder(sys.executable).parent / "rclone"
-FILES = {
-    "a b.txt": b"hello",
-    "empty": b"",
-    "sub/it's #1 100%.bin": os.urandom(9 * 2**20),
-    "sub/deep/é.txt": b"deep",
-}
+FILES = {"a b.txt": b"hello", "empty": b"", "sub/it's #1 100%.bin": os.urandom(9 * 2**20), "sub/deep/é.txt": b"deep"}
 
 
 class Rclone:

@@ -203,9 +203,7 @@ async def test_another_spelling_that_appeared_meanwhile_is_not_replaced(provider
     assert await get(provider, "f/FILE") == b"another"
 
 
-async def test_the_sweep_waits_until_any_upload_has_expired(
-    provider: AzureFilesProvider, share: Share
-) -> None:
+async def test_the_sweep_waits_until_any_upload_has_expired(provider: AzureFilesProvider, share: Share) -> None:
     row = await begun(provider)
     await row.send(b"123")
     (file,) = share.folder(STAGING).children.values()

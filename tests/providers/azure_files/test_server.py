@@ -143,9 +143,7 @@ async def test_dots_at_the_end_are_cut_off_unless_they_are_asked_for(
 ) -> None:
     await client.create_directory("a...")
     assert list(share.everything()) == ["/a"]
-    async with ShareServiceClient.from_connection_string(
-        server.connection_string, allow_trailing_dot=True
-    ) as account:
+    async with ShareServiceClient.from_connection_string(server.connection_string, allow_trailing_dot=True) as account:
         await account.get_share_client(share_name).create_directory("b...")
     assert list(share.everything()) == ["/a", "/b..."]
 
@@ -153,10 +151,7 @@ async def test_dots_at_the_end_are_cut_off_unless_they_are_asked_for(
 async def test_who_may_not_ask(server: AzureFilesServer, share_name: str) -> None:
     wrong = server.connection_string.replace(server.key, base64.b64encode(b"wrong").decode())
     async with ShareServiceClient.from_connection_string(wrong, retry_total=0) as account:
-        assert (
-            await code_of(account.get_share_client(share_name).create_directory("a"))
-            == "AuthenticationFailed"
-        )
+        assert await code_of(account.get_share_client(share_name).create_directory("a")) == "AuthenticationFailed"
     async with ShareServiceClient.from_connection_string(server.connection_string, retry_total=0) as account:
         missing = account.get_share_client("missing")
         assert await code_of(missing.create_directory("a")) == "ShareNotFound"

@@ -40,9 +40,7 @@ async def test_a_copy_is_made_by_the_service(provider: AzureFilesProvider, serve
     assert not any(call.verb == "PUT range" for call in server.calls)
 
 
-async def test_nobody_sees_half_a_copy(
-    provider: AzureFilesProvider, server: AzureFilesServer, share: Share
-) -> None:
+async def test_nobody_sees_half_a_copy(provider: AzureFilesProvider, server: AzureFilesServer, share: Share) -> None:
     await put(provider, "file", b"123")
     server.copy_looks = 10**9
     task = asyncio.ensure_future(provider.copy(at("file"), at("copy")))
@@ -98,12 +96,7 @@ async def test_a_tree_that_was_copied_in_part_carries_on(
         await provider.copy(at("a"), at("new"))
     server.fault = None
     await provider.copy(at("a"), at("new"))
-    assert [path for path in left(share) if path.startswith("/new")] == [
-        "/new",
-        "/new/1",
-        "/new/b",
-        "/new/b/2",
-    ]
+    assert [path for path in left(share) if path.startswith("/new")] == ["/new", "/new/1", "/new/b", "/new/b/2"]
 
 
 # Moves
@@ -146,9 +139,7 @@ async def test_a_merge_moves_whole_folders_where_it_can(
     assert ("other", "whole", "x") not in renamed
 
 
-async def test_files_that_differ_only_in_case_are_not_merged(
-    provider: AzureFilesProvider, share: Share
-) -> None:
+async def test_files_that_differ_only_in_case_are_not_merged(provider: AzureFilesProvider, share: Share) -> None:
     await put(provider, "a/readme", b"1")
     await put(provider, "b/README", b"2")
     before = left(share)
@@ -178,9 +169,7 @@ async def test_where_the_service_does_not_change_case_nothing_is_lost(
     assert left(share) == ["/folder", "/folder/file"]
 
 
-async def test_nothing_goes_into_itself_by_another_spelling(
-    provider: AzureFilesProvider, share: Share
-) -> None:
+async def test_nothing_goes_into_itself_by_another_spelling(provider: AzureFilesProvider, share: Share) -> None:
     await put(provider, "a/file", b"kept")
     for source, target in (("a", "A/b"), ("a/file", "A"), ("a", "A/FILE")):
         for transfer in (provider.copy, provider.move):
@@ -230,9 +219,7 @@ async def test_a_deletion_that_is_busy_twice(provider: AzureFilesProvider, serve
 
 
 @pytest.mark.usefixtures("before")
-async def test_what_a_busy_service_deleted_nevertheless(
-    provider: AzureFilesProvider, server: AzureFilesServer
-) -> None:
+async def test_what_a_busy_service_deleted_nevertheless(provider: AzureFilesProvider, server: AzureFilesServer) -> None:
     async def done_but_busy(call: Call, work: Callable[[], Answer]) -> Answer | None:
         server.fault = None
         work()

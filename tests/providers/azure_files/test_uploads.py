@@ -41,9 +41,7 @@ async def test_a_large_file_grows_in_steps_and_keeps_its_type(
     provider: AzureFilesProvider, server: AzureFilesServer, share: Share, at_most: int | None
 ) -> None:
     content = os.urandom(10 * RANGE + 5)
-    written = await provider.write(
-        at("large"), pieces(content, MIB), "text/x-own", WriteOptions(at_most=at_most)
-    )
+    written = await provider.write(at("large"), pieces(content, MIB), "text/x-own", WriteOptions(at_most=at_most))
     assert await get(provider, "large") == content
     assert verbs(server).count("PUT range") == 11
     assert verbs(server).count("PUT properties") == 1  # to its size, at the end
@@ -188,9 +186,7 @@ async def test_what_is_left_of_a_deletion_is_swept(provider: AzureFilesProvider,
     assert left(share) == ["/file"]
 
 
-async def test_a_large_upload_takes_little_memory(
-    provider: AzureFilesProvider, server: AzureFilesServer
-) -> None:
+async def test_a_large_upload_takes_little_memory(provider: AzureFilesProvider, server: AzureFilesServer) -> None:
     held = 0
     piece = bytes(256 * 1024)
     size = 192 * MIB
@@ -220,9 +216,7 @@ async def test_a_large_upload_takes_little_memory(
 # Names
 
 
-async def test_a_name_is_not_taken_over_by_another_spelling(
-    provider: AzureFilesProvider, share: Share
-) -> None:
+async def test_a_name_is_not_taken_over_by_another_spelling(provider: AzureFilesProvider, share: Share) -> None:
     await put(provider, "f/readme", b"old")
     for path in ("f/README", "F/ReadMe"):
         with pytest.raises(InvalidPath, match="case"):
@@ -273,9 +267,7 @@ async def test_paths_that_are_too_long(provider: AzureFilesProvider) -> None:
             await put(provider, path)
 
 
-async def test_our_own_folder_is_out_of_reach_whatever_its_case(
-    provider: AzureFilesProvider, share: Share
-) -> None:
+async def test_our_own_folder_is_out_of_reach_whatever_its_case(provider: AzureFilesProvider, share: Share) -> None:
     share.make_folder((".portico~staging",))
     share.make_file((".portico~staging", "secret"), 1)
     for path in (".Portico~staging", ".PORTICO~STAGING/secret", ".port\u0131co~staging/secret"):

@@ -72,9 +72,7 @@ async def test_the_key_of_another_account(server: GcsServer, open_with: Open) ->
     assert "PRIVATE" not in cause
 
 
-async def test_a_clock_that_is_wrong(
-    server: GcsServer, open_with: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_clock_that_is_wrong(server: GcsServer, open_with: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime.now(UTC).replace(tzinfo=None)
     monkeypatch.setattr("google.auth._helpers.utcnow", lambda: now - timedelta(hours=2))
     await refused(open_with(server.accounts.service_account(server.token_uri)), "clock")
@@ -121,9 +119,7 @@ async def test_a_login_that_was_revoked(server: GcsServer, open_with: Open) -> N
     assert "canary" not in await refused(open_with(key), "invalid_grant")
 
 
-async def test_the_metadata_server(
-    server: GcsServer, open_with: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_metadata_server(server: GcsServer, open_with: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GCE_METADATA_HOST", server.address.removeprefix("http://"))
     await works(open_with(None))
 
@@ -141,9 +137,7 @@ async def test_workload_identity(server: GcsServer, open_with: Open, tmp_path: F
     await refused(open_with(key), "invalid_grant")
 
 
-async def test_impersonation_by_a_user(
-    server: GcsServer, open_with: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_impersonation_by_a_user(server: GcsServer, open_with: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     key = {
         "type": "impersonated_service_account",
         "service_account_impersonation_url": f"{server.address}/v1/projects/-/serviceAccounts/a@b:generateAccessToken",
@@ -207,11 +201,7 @@ async def test_a_token_serves_on_while_no_other_can_be_had(
 
 @pytest.mark.parametrize(("ending", "expected"), [("stall", ProviderTimeout), ("close", ProviderUnavailable)])
 async def test_a_token_response_that_breaks_off_is_no_fault_of_the_credentials(
-    server: GcsServer,
-    open_with: Open,
-    monkeypatch: pytest.MonkeyPatch,
-    ending: str,
-    expected: type[PorticoError],
+    server: GcsServer, open_with: Open, monkeypatch: pytest.MonkeyPatch, ending: str, expected: type[PorticoError]
 ) -> None:
     monkeypatch.setattr("portico.providers.gcs.credentials.READ_SECONDS", 0.2)
     monkeypatch.setattr("portico.providers.gcs.service.ATTEMPTS", 2)

@@ -67,9 +67,7 @@ async def test_versions_are_never_mixed(server: GcsServer, provider: GcsProvider
         await rest(download)
 
 
-async def test_content_that_was_damaged(
-    bucket: Bucket, provider: GcsProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_content_that_was_damaged(bucket: Bucket, provider: GcsProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     await put(provider, "f", DATA)
     monkeypatch.setattr(Content, "crc32c", "AAAAAA==")
     with pytest.raises(ProviderFailed):
@@ -104,13 +102,7 @@ async def test_nothing_is_kept_open(provider: GcsProvider) -> None:
 async def test_empty_spans(provider: GcsProvider) -> None:
     await put(provider, "f", b"12345")
     await put(provider, "empty")
-    for path, span in (
-        ("f", (5, None)),
-        ("f", (2, 2)),
-        ("empty", (0, None)),
-        ("empty", (0, 9)),
-        ("f", (0, 0)),
-    ):
+    for path, span in (("f", (5, None)), ("f", (2, 2)), ("empty", (0, None)), ("empty", (0, 9)), ("f", (0, 0))):
         assert await rest(await provider.read(at(path), *span)) == b""
     with pytest.raises(RangeNotSatisfiable):
         await provider.read(at("empty"), 1)

@@ -53,9 +53,7 @@ async def test_a_token_that_the_service_rejects(bucket: Bucket, provider: GcsPro
         await provider.list_page(at("f"), 1, token)
 
 
-async def test_another_refusal_is_no_bad_token(
-    server: GcsServer, bucket: Bucket, provider: GcsProvider
-) -> None:
+async def test_another_refusal_is_no_bad_token(server: GcsServer, bucket: Bucket, provider: GcsProvider) -> None:
     fill(bucket, "f/a", "f/b")
     page = await provider.list_page(at("f"), 1, None)
     body = json.dumps({"error": {"code": 400, "message": "pay", "errors": [{"reason": "required"}]}}).encode()

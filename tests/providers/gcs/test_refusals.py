@@ -99,9 +99,7 @@ async def test_each_refusal_has_its_own_cause(
     action: str,
 ) -> None:
     message = f"raw text about {bucket.name}"
-    body = json.dumps(
-        {"error": {"code": status, "message": message, "errors": [{"reason": reason}]}}
-    ).encode()
+    body = json.dumps({"error": {"code": status, "message": message, "errors": [{"reason": reason}]}}).encode()
     server.faults.append(Fault(Status(status, body), address="/o", times=99))
     with pytest.raises(error) as caught:
         await ACTIONS[action](provider)
@@ -140,9 +138,7 @@ async def test_a_service_that_is_not_there(key_file: str, server: GcsServer, buc
 @pytest.mark.parametrize(
     ("answer", "error"), [(b"what do you want?\r\n\r\n", ProviderFailed), (b"", ProviderUnavailable)]
 )
-async def test_something_else_that_listens_there(
-    server: GcsServer, answer: bytes, error: type[PorticoError]
-) -> None:
+async def test_something_else_that_listens_there(server: GcsServer, answer: bytes, error: type[PorticoError]) -> None:
     async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
         writer.write(answer)
@@ -178,11 +174,7 @@ async def test_secrets_stay_secret(server: GcsServer, bucket: Bucket, provider: 
     """Whatever goes wrong, and even if the service repeats what it was sent."""
     await put(provider, "f", b"1")
     (token, *_) = server.accounts.tokens
-    secrets = [
-        *server.accounts.tokens,
-        server.accounts.service_account("x")["private_key"][100:150],
-        "upload_id=",
-    ]
+    secrets = [*server.accounts.tokens, server.accounts.service_account("x")["private_key"][100:150], "upload_id="]
     echo = json.dumps({"error": {"message": f"Authorization: Bearer {token} upload_id=abc"}}).encode()
     reported = []
     for status in (400, 401, 403, 404, 412, 418, 500):
@@ -191,9 +183,7 @@ async def test_secrets_stay_secret(server: GcsServer, bucket: Bucket, provider: 
             with pytest.raises(PorticoError) as caught:
                 await action(provider)
             server.faults.clear()
-            reported.append(
-                "".join(traceback.format_exception(caught.value)) + str(caught.value.cause) + name
-            )
+            reported.append("".join(traceback.format_exception(caught.value)) + str(caught.value.cause) + name)
     reported.append(repr(provider) + repr(vars(provider)) + provider.identity)
     for text in reported:
         for secret in secrets:

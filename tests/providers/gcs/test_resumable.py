@@ -7,14 +7,7 @@ from itertools import count
 
 import pytest
 
-from portico.model.errors import (
-    AlreadyExists,
-    Changed,
-    InvalidPath,
-    NotFound,
-    PorticoError,
-    ProviderUnavailable,
-)
+from portico.model.errors import AlreadyExists, Changed, InvalidPath, NotFound, PorticoError, ProviderUnavailable
 from portico.providers.contract.uploads import ResumableUpload, WriteOptions
 from portico.providers.gcs import checksums
 from portico.providers.gcs.provider import GcsProvider
@@ -51,15 +44,11 @@ class Saved:
 
 
 async def begun(provider: GcsProvider, *, replace: bool = True, renamed: bool = False) -> Saved:
-    upload = await provider.begin_upload(
-        at("f/file"), "text/x-own", WriteOptions(replace=replace), renamed=renamed
-    )
+    upload = await provider.begin_upload(at("f/file"), "text/x-own", WriteOptions(replace=replace), renamed=renamed)
     return Saved(upload)
 
 
-@pytest.mark.parametrize(
-    "renamed", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["direct", "renamed"]
-)
+@pytest.mark.parametrize("renamed", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["direct", "renamed"])
 @pytest.mark.parametrize(
     "fault",
     [
@@ -123,9 +112,7 @@ async def test_other_bytes_of_an_earlier_writer_are_noticed(
     assert "f/file" not in bucket.objects
 
 
-async def test_a_size_that_is_a_multiple_ends_without_another_byte(
-    server: GcsServer, provider: GcsProvider
-) -> None:
+async def test_a_size_that_is_a_multiple_ends_without_another_byte(server: GcsServer, provider: GcsProvider) -> None:
     data = LARGE[: 2 * MIB]
     row = await begun(provider)
     await row.send(data)
@@ -135,9 +122,7 @@ async def test_a_size_that_is_a_multiple_ends_without_another_byte(
     assert await content(provider, "f/file") == data
 
 
-async def test_a_service_that_is_down_loses_nothing_that_was_saved(
-    server: GcsServer, provider: GcsProvider
-) -> None:
+async def test_a_service_that_is_down_loses_nothing_that_was_saved(server: GcsServer, provider: GcsProvider) -> None:
     row = await begun(provider)
     await row.send(LARGE[:MIB])
     server.faults.append(Fault(Status(503), "PUT", CHUNK, times=100))
@@ -190,9 +175,7 @@ async def test_an_abandoned_session_is_cancelled(server: GcsServer, provider: Gc
     assert server.open_sessions == 0
 
 
-async def test_abandoning_fails_while_the_session_cannot_be_cancelled(
-    server: GcsServer, provider: GcsProvider
-) -> None:
+async def test_abandoning_fails_while_the_session_cannot_be_cancelled(server: GcsServer, provider: GcsProvider) -> None:
     row = await begun(provider)
     await row.send(LARGE[: MIB + 1])
     server.faults.append(Fault(Status(503), "DELETE", CHUNK, times=99))
@@ -266,9 +249,7 @@ async def test_another_version_appears_while_a_conditional_write_is_retried(
     server: GcsServer, bucket: Bucket, provider: GcsProvider
 ) -> None:
     first = await put(provider, "file", b"first")
-    upload = provider.store(
-        "file", pieces(b"second"), "text/plain", WriteOptions(at_most=6, if_match=first.etag)
-    )
+    upload = provider.store("file", pieces(b"second"), "text/plain", WriteOptions(at_most=6, if_match=first.etag))
     await put(provider, "file", b"another")
     server.faults.append(Fault(Status(503), "POST", INSERT))
     with pytest.raises(Changed):
@@ -277,9 +258,7 @@ async def test_another_version_appears_while_a_conditional_write_is_retried(
 
 
 @pytest.mark.parametrize("data", [b"small", LARGE], ids=["insert", "session"])
-async def test_a_modification_time_survives_copies(
-    bucket: Bucket, provider: GcsProvider, data: bytes
-) -> None:
+async def test_a_modification_time_survives_copies(bucket: Bucket, provider: GcsProvider, data: bytes) -> None:
     written = await provider.write(at("file"), pieces(data), "text/plain", WriteOptions(modified=MOMENT))
     await provider.copy(at("file"), at("copy"))
     for entry in (written, await provider.stat(at("file")), await provider.stat(at("copy"))):
@@ -293,11 +272,7 @@ async def test_modification_times_of_other_programs(bucket: Bucket, provider: Gc
     for name, metadata, expected in (
         ("rclone", {"mtime": "2020-02-29T12:00:00.987654321+02:00"}, "2020-02-29T10:00:00.987Z"),
         ("gsutil", {"goog-reserved-file-mtime": "1556938921"}, "2019-05-04T03:02:01.000Z"),
-        (
-            "both",
-            {"mtime": "yesterday", "goog-reserved-file-mtime": "1556938921"},
-            "2019-05-04T03:02:01.000Z",
-        ),
+        ("both", {"mtime": "yesterday", "goog-reserved-file-mtime": "1556938921"}, "2019-05-04T03:02:01.000Z"),
         ("odd", {"mtime": "yesterday", "goog-reserved-file-mtime": "x"}, None),
     ):
         await put(provider, name, b"1")
@@ -314,9 +289,7 @@ async def test_the_state_is_small(provider: GcsProvider) -> None:
 
 
 @pytest.mark.parametrize("what", [Status(503), DropAnswer()], ids=["before", "after"])
-@pytest.mark.parametrize(
-    "renamed", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["direct", "renamed"]
-)
+@pytest.mark.parametrize("renamed", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["direct", "renamed"])
 async def test_a_process_that_dies_at_any_request(
     server: GcsServer, bucket: Bucket, provider: GcsProvider, renamed: bool, what: Status | DropAnswer
 ) -> None:

@@ -67,8 +67,7 @@ FAULTS = [(fault, SMALL) for fault in SMALL_FAULTS] + [(fault, LARGE) for fault 
     ("fault", "data"),
     FAULTS,
     ids=[
-        f"{type(fault.what).__name__}-{fault.method}-{fault.times}-{fault.skip}-{len(data)}"
-        for fault, data in FAULTS
+        f"{type(fault.what).__name__}-{fault.method}-{fault.times}-{fault.skip}-{len(data)}" for fault, data in FAULTS
     ],
 )
 async def test_a_temporary_fault_is_retried(
@@ -94,9 +93,7 @@ async def test_a_lost_commit_is_looked_at_and_not_repeated(
     assert sum("/upload/" in call.path for call in server.calls) == 1
 
 
-async def test_a_lost_commit_of_another_is_not_ours(
-    server: GcsServer, bucket: Bucket, provider: GcsProvider
-) -> None:
+async def test_a_lost_commit_of_another_is_not_ours(server: GcsServer, bucket: Bucket, provider: GcsProvider) -> None:
     """The answer to a refusal is lost, and the object there is another's with the same bytes."""
     await put(provider, "f", SMALL)
     server.faults.append(Fault(DropAnswer(), "POST", INSERT))
@@ -135,19 +132,11 @@ MOVED = Status(302, headers={"Location": "http://127.0.0.1:1/"})
     ],
 )
 async def test_what_goes_wrong_for_good_leaves_nothing(
-    server: GcsServer,
-    bucket: Bucket,
-    provider: GcsProvider,
-    what: Status,
-    address: str,
-    error: type[PorticoError],
+    server: GcsServer, bucket: Bucket, provider: GcsProvider, what: Status, address: str, error: type[PorticoError]
 ) -> None:
     await put(provider, "old", b"old")
     for data in (SMALL, LARGE) if address != CHUNK else (LARGE,):
-        server.faults += [
-            Fault(what, "POST", address, times=99),
-            Fault(what, "PUT", address, times=99, skip=1),
-        ]
+        server.faults += [Fault(what, "POST", address, times=99), Fault(what, "PUT", address, times=99, skip=1)]
         with pytest.raises(error) as caught:
             await put(provider, "new", data)
         assert bucket.name not in caught.value.detail
@@ -271,9 +260,7 @@ async def test_bytes_that_were_damaged_on_the_way(
     assert server.open_sessions == 0
 
 
-async def test_md5_replaces_a_slow_crc(
-    bucket: Bucket, provider: GcsProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_md5_replaces_a_slow_crc(bucket: Bucket, provider: GcsProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checksums, "FAST", False)
     for data in (SMALL, LARGE):
         await put(provider, "f", data)

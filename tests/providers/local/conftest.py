@@ -71,9 +71,7 @@ def stat_in_c(tmp_path_factory: pytest.TempPathFactory) -> StatNames:
 
 
 @pytest.fixture(params=["python", "c"])
-def stat_names(
-    request: pytest.FixtureRequest, stat_in_c: StatNames, monkeypatch: pytest.MonkeyPatch
-) -> StatNames:
+def stat_names(request: pytest.FixtureRequest, stat_in_c: StatNames, monkeypatch: pytest.MonkeyPatch) -> StatNames:
     """Each of the two in turn, for listings too."""
     function = stat_in_c if request.param == "c" else stat_in_python
     monkeypatch.setattr(stats, "stat_names", function)

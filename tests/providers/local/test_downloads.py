@@ -118,9 +118,7 @@ async def test_a_file_that_is_being_read_is_closed_when_the_read_ends(
     assert descriptors(file) == 0
 
 
-async def test_a_cancelled_opening_leaves_no_file_open(
-    provider: LocalProvider, file: Folder, opens: Gate
-) -> None:
+async def test_a_cancelled_opening_leaves_no_file_open(provider: LocalProvider, file: Folder, opens: Gate) -> None:
     opening = asyncio.create_task(provider.read(at("file")))
     await opens.reached()
     opening.cancel()

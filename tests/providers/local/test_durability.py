@@ -31,9 +31,7 @@ def trace(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
         events.append(("rename", f"{source}->{target}"))
         rename(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
-    def traced_link(
-        source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int, follow_symlinks: bool
-    ) -> None:
+    def traced_link(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int, follow_symlinks: bool) -> None:
         events.append(("link", f"{source}->{target}"))
         link(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=follow_symlinks)
 
@@ -69,9 +67,7 @@ async def test_content_then_name_then_answer(
     assert ("fsync", "folder") in trace[named:]
 
 
-async def test_new_folders_are_durable_from_the_top(
-    provider: LocalProvider, top: Folder, trace: list[Event]
-) -> None:
+async def test_new_folders_are_durable_from_the_top(provider: LocalProvider, top: Folder, trace: list[Event]) -> None:
     await put(provider, "a/b/file", b"x")
     assert follows(trace, ("mkdir", "a"), ("fsync", top.name))
     assert follows(trace, ("mkdir", "b"), ("fsync", "a"))

@@ -68,17 +68,13 @@ async def test_a_failing_open(provider: LocalProvider, monkeypatch: pytest.Monke
             assert os.strerror(number) in caught.value.cause
             assert os.strerror(number) not in caught.value.detail
             assert "/private" not in caught.value.detail
-            assert (caught.value.retry_after is not None) == isinstance(
-                caught.value, Unavailable | ProviderUnavailable
-            )
+            assert (caught.value.retry_after is not None) == isinstance(caught.value, Unavailable | ProviderUnavailable)
     assert await names(provider) == ["folder"]
     assert await content(provider, "folder/file") == b"kept"
 
 
 @pytest.mark.parametrize("number", FULL, ids=errno.errorcode.get)
-async def test_a_full_disk(
-    provider: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+async def test_a_full_disk(provider: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     await put(provider, "file", b"old")
     with monkeypatch.context() as patch:
         patch.setattr(os, "writev", failing(number))
@@ -91,9 +87,7 @@ async def test_a_full_disk(
     assert list(top.glob(".portico~staging/*")) == []
 
 
-async def test_a_disk_that_is_full_only_later(
-    provider: LocalProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_disk_that_is_full_only_later(provider: LocalProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     await put(provider, "file", b"old")
     genuine = os.writev
     room = [3 * 2**20]

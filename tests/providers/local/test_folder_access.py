@@ -12,9 +12,7 @@ from portico.providers.local.provider import LocalProvider
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, *, access: int, below: str = "") -> None:
-    monkeypatch.setattr(
-        volume_id, "_has_access", lambda path, wanted: not (wanted & access and path.endswith(below))
-    )
+    monkeypatch.setattr(volume_id, "_has_access", lambda path, wanted: not (wanted & access and path.endswith(below)))
 
 
 def test_a_folder_that_is_fine(tmp_path: Path) -> None:

@@ -43,9 +43,7 @@ async def test_a_file_that_is_replaced(provider: LocalProvider, top: Folder, ask
     assert ((top / "file").read_bytes(), (top / "kept/old").read_bytes()) == (b"new", b"old")
 
 
-async def test_a_place_that_is_never_found(
-    provider: LocalProvider, top: Folder, leftovers: Leftovers
-) -> None:
+async def test_a_place_that_is_never_found(provider: LocalProvider, top: Folder, leftovers: Leftovers) -> None:
     """Every commit that was begun is waited for: none replaces the file after the refusal."""
     await put(provider, "file", b"old")
     asked = 0

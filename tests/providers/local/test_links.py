@@ -72,9 +72,7 @@ async def test_it_is_not_there_to_change(provider: LocalProvider, thing: Folder,
 
 
 @pytest.mark.parametrize("replace", [True, False])
-async def test_its_name_is_taken(
-    provider: LocalProvider, thing: Folder, outside: Folder, replace: bool
-) -> None:
+async def test_its_name_is_taken(provider: LocalProvider, thing: Folder, outside: Folder, replace: bool) -> None:
     state = os.lstat(thing)
     with pytest.raises(AlreadyExists):
         await put(provider, "thing", b"new", replace=replace)
@@ -178,9 +176,7 @@ async def test_a_folder_swapped_for_a_link_again_and_again(
     assert (outside / "file").read_bytes() == SECRET
 
 
-async def test_a_file_swapped_for_a_link_is_not_followed(
-    provider: LocalProvider, top: Folder, outside: Folder
-) -> None:
+async def test_a_file_swapped_for_a_link_is_not_followed(provider: LocalProvider, top: Folder, outside: Folder) -> None:
     (top / "file").write_bytes(b"inside")
 
     async def chunks() -> AsyncIterator[bytes]:

@@ -64,9 +64,7 @@ async def test_a_merge_copies_nothing(provider: LocalProvider, top: Folder) -> N
     assert not (top / "from").exists()
 
 
-async def test_moving_one_name_of_a_file_onto_another_leaves_one(
-    provider: LocalProvider, top: Folder
-) -> None:
+async def test_moving_one_name_of_a_file_onto_another_leaves_one(provider: LocalProvider, top: Folder) -> None:
     await put(provider, "a", b"content")
     os.link(top / "a", top / "b")
     await provider.move(at("a"), at("b"))

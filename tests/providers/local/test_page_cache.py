@@ -62,9 +62,7 @@ async def test_an_unchanged_page_is_cached(provider: LocalProvider, looks: list[
 
 
 @pytest.mark.usefixtures("files")
-async def test_the_cache_expires(
-    provider: LocalProvider, looks: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_cache_expires(provider: LocalProvider, looks: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     await entries(provider)
     genuine = time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: genuine() + listing.CACHE_SECONDS)
@@ -102,9 +100,7 @@ async def test_a_page_with_a_recently_written_file_is_not_cached(
     assert len(looks) == 6
 
 
-async def test_a_page_with_a_folder_is_not_cached(
-    provider: LocalProvider, files: Folder, looks: list[str]
-) -> None:
+async def test_a_page_with_a_folder_is_not_cached(provider: LocalProvider, files: Folder, looks: list[str]) -> None:
     (files / "below").mkdir()
     age(files)
     looks.clear()

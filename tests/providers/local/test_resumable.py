@@ -57,9 +57,7 @@ async def test_a_cancelled_request_leaves_no_lock(tmp_path: Folder) -> None:
     await provider.close()
 
 
-async def test_the_lock_of_a_dying_process_is_waited_for(
-    tmp_path: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_lock_of_a_dying_process_is_waited_for(tmp_path: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that was killed has its locks until its last write is done, though it is reported as ended."""
     provider = LocalProvider(str(tmp_path))
     upload = await provider.begin_upload(Path(("file",)), TYPE)
@@ -78,9 +76,7 @@ async def test_the_lock_of_a_dying_process_is_waited_for(
     await provider.close()
 
 
-async def test_a_process_that_keeps_its_lock_is_reported(
-    tmp_path: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_process_that_keeps_its_lock_is_reported(tmp_path: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     provider = LocalProvider(str(tmp_path))
     upload = await provider.begin_upload(Path(("file",)), TYPE)
 
@@ -97,9 +93,7 @@ async def test_a_process_that_keeps_its_lock_is_reported(
     await provider.close()
 
 
-async def test_a_small_part_takes_one_call_of_a_thread(
-    tmp_path: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_small_part_takes_one_call_of_a_thread(tmp_path: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     provider = LocalProvider(str(tmp_path))
     upload = await provider.begin_upload(Path(("file",)), TYPE)
 

@@ -181,9 +181,7 @@ UNLISTED = {
 
 
 @pytest.mark.parametrize("name", UNLISTED.values(), ids=UNLISTED)
-async def test_names_that_cannot_be_expressed_are_left_out(
-    provider: LocalProvider, top: Folder, name: bytes
-) -> None:
+async def test_names_that_cannot_be_expressed_are_left_out(provider: LocalProvider, top: Folder, name: bytes) -> None:
     place = os.fsencode(top) + b"/" + name
     os.close(os.open(place, os.O_CREAT | os.O_WRONLY))
     os.mkdir(place + b"2")

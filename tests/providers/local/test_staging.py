@@ -119,9 +119,7 @@ async def test_sweeps_between_all_steps_of_many_writers(
     assert leftovers() == []
 
 
-async def test_what_a_killed_writer_left_is_swept(
-    provider: LocalProvider, top: Folder, leftovers: Leftovers
-) -> None:
+async def test_what_a_killed_writer_left_is_swept(provider: LocalProvider, top: Folder, leftovers: Leftovers) -> None:
     await put(provider, "old", b"old")
     with subprocess.Popen([sys.executable, "-c", WRITER, str(top)], stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
@@ -189,9 +187,7 @@ async def test_a_deep_tree_is_removed(provider: LocalProvider, top: Folder, left
     assert leftovers() == []
 
 
-async def test_two_may_empty_the_same_tree(
-    provider: LocalProvider, top: Folder, leftovers: Leftovers
-) -> None:
+async def test_two_may_empty_the_same_tree(provider: LocalProvider, top: Folder, leftovers: Leftovers) -> None:
     for number in range(30):
         (top / f"f/{number}/deeper").mkdir(parents=True)
         (top / f"f/{number}/deeper/file").write_bytes(b"x")
@@ -242,9 +238,7 @@ async def test_of_two_conditional_writes_the_second_waits_until_the_first_has_re
     def interrupted(*args: Any, **options: Any) -> None:
         monkeypatch.setattr(uploads, "commit_staged", commit)
         for condition in (version, None):
-            writing = other.write(
-                at("file"), pieces(b"second"), "text/plain", WriteOptions(if_match=condition)
-            )
+            writing = other.write(at("file"), pieces(b"second"), "text/plain", WriteOptions(if_match=condition))
             with pytest.raises(ProviderUnavailable):
                 asyncio.run_coroutine_threadsafe(writing, loop).result()
         commit(*args, **options)

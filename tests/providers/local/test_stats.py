@@ -32,9 +32,7 @@ def test_each_kind_is_itself(stat_names: StatNames, top: Folder, descriptor: int
     assert modes == [os.lstat(top / name).st_mode for name in KINDS]
 
 
-@pytest.mark.parametrize(
-    "name", ["a b", "line\nbreak", "Ünïcödé", "文件", "-", "'\"%s", "\udcff.txt", "x" * 255]
-)
+@pytest.mark.parametrize("name", ["a b", "line\nbreak", "Ünïcödé", "文件", "-", "'\"%s", "\udcff.txt", "x" * 255])
 def test_any_name(stat_names: StatNames, top: Folder, descriptor: int, name: str) -> None:
     (top / "before").write_bytes(b"1")
     (top / name).write_bytes(b"22")

@@ -28,9 +28,7 @@ async def test_no_more_threads_than_allowed_and_none_before_it_is_needed() -> No
     for number in range(5):
         await pool.start(work, number)
     assert len(seen) == 1
-    assert sorted(await asyncio.gather(*(pool.start(work, number) for number in range(50)))) == list(
-        range(50)
-    )
+    assert sorted(await asyncio.gather(*(pool.start(work, number) for number in range(50)))) == list(range(50))
     assert len(seen) <= 2
     pool.close()
 

@@ -71,9 +71,7 @@ async def test_slow_copies_do_not_hold_up_small_changes(provider: LocalProvider,
     await asyncio.gather(*copies)
 
 
-async def test_slow_copies_do_not_hold_up_the_copy_of_a_file(
-    provider: LocalProvider, copying: Copying
-) -> None:
+async def test_slow_copies_do_not_hold_up_the_copy_of_a_file(provider: LocalProvider, copying: Copying) -> None:
     for path in ("tree/a", "file"):
         await put(provider, path, b"x")
     copies = [asyncio.create_task(provider.copy(at("tree"), at(f"copy-{n}"))) for n in range(8)]
@@ -93,8 +91,7 @@ async def test_a_copy_that_is_called_off_ends_and_leaves_nothing_half(
     for copy in copies:  # those that wait for a thread, too
         copy.cancel()
     assert all(
-        isinstance(error, asyncio.CancelledError)
-        for error in await asyncio.gather(*copies, return_exceptions=True)
+        isinstance(error, asyncio.CancelledError) for error in await asyncio.gather(*copies, return_exceptions=True)
     )
     await reached(copying.ended, 4)
     assert not leftovers()

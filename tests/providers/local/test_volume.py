@@ -64,9 +64,7 @@ async def test_an_empty_mount_point_is_unavailable(
     assert await content(bound, "file") == b"content"
 
 
-async def test_another_share_in_its_place_is_unavailable(
-    bound: LocalProvider, top: Folder, tmp_path: Folder
-) -> None:
+async def test_another_share_in_its_place_is_unavailable(bound: LocalProvider, top: Folder, tmp_path: Folder) -> None:
     top.rename(tmp_path / "away")
     top.mkdir()
     other = volume_id.read_or_make(str(top))
@@ -184,9 +182,7 @@ DAMAGES: dict[str, Callable[[Folder], object]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_damaged_id_is_unavailable(
-    bound: LocalProvider, top: Folder, damage: str, known: bool
-) -> None:
+async def test_a_damaged_id_is_unavailable(bound: LocalProvider, top: Folder, damage: str, known: bool) -> None:
     file = top / ".portico~volume"
     expected = file.read_text().strip()
     file.unlink()

@@ -80,19 +80,12 @@ async def test_a_walk_shows_each_entry_as_it_is(
     (top / "7").rename(top / "renamed")
     (top / "1").rename(top / "8")
     following = await page(provider, first.token, 10)
-    assert [(entry.name, entry.size) for entry in following.entries] == [
-        ("3", 0),
-        ("5", 8),
-        ("8", 0),
-        ("9", 0),
-    ]
+    assert [(entry.name, entry.size) for entry in following.entries] == [("3", 0), ("5", 8), ("8", 0), ("9", 0)]
     assert following.token is None
     assert len(scans) == 1
 
 
-async def test_a_walk_that_begins_sees_all_changes(
-    provider: LocalProvider, top: Folder, ten: list[str]
-) -> None:
+async def test_a_walk_that_begins_sees_all_changes(provider: LocalProvider, top: Folder, ten: list[str]) -> None:
     for number in range(20):
         (top / f"more-{number:02}").touch()
         assert (await names(provider, "", 5))[10:] == [f"more-{count:02}" for count in range(number + 1)]

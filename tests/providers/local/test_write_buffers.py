@@ -44,9 +44,7 @@ async def test_an_upload_counts_until_its_end_whatever_that_is(provider: LocalPr
     assert provider._buffers._uploads == 0
 
 
-async def test_what_is_written_is_let_go_of_while_the_next_chunk_is_waited_for(
-    provider: LocalProvider,
-) -> None:
+async def test_what_is_written_is_let_go_of_while_the_next_chunk_is_waited_for(provider: LocalProvider) -> None:
     gone, goes_on = threading.Event(), asyncio.Event()
 
     class Chunk(bytes):

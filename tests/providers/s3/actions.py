@@ -81,9 +81,7 @@ def error(code: str, **more: str) -> str:
     return f"<Error><Code>{code}</Code><Message>RAW TEXT OF THE SERVICE</Message>{fields}</Error>"
 
 
-def page(
-    keys: Iterable[str] = (), prefixes: Iterable[str] = (), token: str = "", truncated: bool | None = None
-) -> str:
+def page(keys: Iterable[str] = (), prefixes: Iterable[str] = (), token: str = "", truncated: bool | None = None) -> str:
     contents = "".join(
         f"<Contents><Key>{escape(key)}</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified>"
         f"<ETag>&quot;e&quot;</ETag><Size>7</Size></Contents>"
@@ -92,4 +90,6 @@ def page(
     common = "".join(f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in prefixes)
     more = f"<NextContinuationToken>{token}</NextContinuationToken>" if token else ""
     known = bool(token) if truncated is None else truncated
-    return f"<ListBucketResult><IsTruncated>{str(known).lower()}</IsTruncated>{more}{contents}{common}</ListBucketResult>"
+    return (
+        f"<ListBucketResult><IsTruncated>{str(known).lower()}</IsTruncated>{more}{contents}{common}</ListBucketResult>"
+    )

@@ -15,9 +15,7 @@ async def names(provider: S3Provider, folder: str = "", token: str | None = None
     return [entry.name for entry in (await provider.list_page(at(folder), 1000, token)).entries]
 
 
-async def test_a_page_is_one_call_and_size_and_token_are_handed_on(
-    provider: S3Provider, proxy: FaultProxy
-) -> None:
+async def test_a_page_is_one_call_and_size_and_token_are_handed_on(provider: S3Provider, proxy: FaultProxy) -> None:
     for name in ("1", "2", "3", "folder/inside"):
         await put(provider, f"f/{name}")
     proxy.calls.clear()
@@ -112,9 +110,7 @@ async def test_failures_that_pass_are_not_seen(provider: S3Provider, proxy: Faul
     assert len(proxy.calls) == 3
 
 
-async def test_failures_that_stay_are_reported_after_four_attempts(
-    provider: S3Provider, proxy: FaultProxy
-) -> None:
+async def test_failures_that_stay_are_reported_after_four_attempts(provider: S3Provider, proxy: FaultProxy) -> None:
     proxy.on(listing, said(503, error("SlowDown"), {"Retry-After": "7"}), turns=9)
     with pytest.raises(ProviderUnavailable) as caught:
         await names(provider)

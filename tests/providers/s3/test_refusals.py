@@ -164,9 +164,7 @@ PROBES = {
 
 
 @pytest.mark.parametrize("step", PROBES)
-async def test_the_probe_names_the_missing_permission(
-    provider: S3Provider, proxy: FaultProxy, step: str
-) -> None:
+async def test_the_probe_names_the_missing_permission(provider: S3Provider, proxy: FaultProxy, step: str) -> None:
     matches, permission = PROBES[step]
     proxy.on(matches, said(403, error("AccessDenied")), turns=99)
     *_, last = [found async for found in probe(provider, at("team"))]
@@ -208,9 +206,7 @@ async def test_the_surroundings_may_give_credentials(
     assert signer(proxy.calls[-1]) == "from-surroundings"
 
 
-async def test_a_profile(
-    opened: Opener, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: File
-) -> None:
+async def test_a_profile(opened: Opener, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: File) -> None:
     without_surroundings(monkeypatch, tmp_path)
     (tmp_path / "credentials").write_text(
         f"[team]\naws_access_key_id = of-the-team\naws_secret_access_key = {SECRET}\nregion = eu-west-3\n"
@@ -250,10 +246,7 @@ async def test_a_role_that_may_not_be_assumed(
 
 def test_the_identity_is_the_bucket_and_who_has_it() -> None:
     assert S3Provider("b").identity == S3Provider("b", region="eu-west-1").identity == "b"
-    assert (
-        S3Provider("b", endpoint_url="https://h/").identity
-        == S3Provider("b", endpoint_url="https://h").identity
-    )
+    assert S3Provider("b", endpoint_url="https://h/").identity == S3Provider("b", endpoint_url="https://h").identity
     assert S3Provider("b", endpoint_url="https://h").identity not in ("b", "c")
 
 

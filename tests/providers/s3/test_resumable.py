@@ -40,9 +40,7 @@ class Row:
         return (await self.upload.finish(self.save)).name
 
 
-async def begun(
-    provider: S3Provider, *, size: int | None = None, renamed: bool = False, **options: Any
-) -> Row:
+async def begun(provider: S3Provider, *, size: int | None = None, renamed: bool = False, **options: Any) -> Row:
     chosen = WriteOptions(at_most=size, **options)
     return Row(await provider.begin_upload(at("file"), "text/x-own", chosen, renamed=renamed))
 
@@ -218,9 +216,7 @@ async def test_a_renamed_file_is_copied_within_the_service(
     assert await leftovers() == []
 
 
-async def test_a_failed_clean_up_fails_nothing(
-    provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers
-) -> None:
+async def test_a_failed_clean_up_fails_nothing(provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers) -> None:
     row = await begun(provider)
     await row.send(b"small")
     proxy.on(lambda call: call.method in ("DELETE", "POST"), said(503, error("SlowDown")), turns=4)
@@ -251,9 +247,7 @@ async def test_times_as_rclone_writes_and_reads_them(provider: S3Provider, clien
     assert entry.last_modified == "2019-05-04T03:02:01.123Z"
     described = await client.head_object(Bucket=bucket, Key="file")
     assert described["Metadata"]["mtime"] == "1556938921.123456"
-    await client.put_object(
-        Bucket=bucket, Key="theirs", Body=b"x", Metadata={"mtime": "1556938921.123456789"}
-    )
+    await client.put_object(Bucket=bucket, Key="theirs", Body=b"x", Metadata={"mtime": "1556938921.123456789"})
     await provider.copy(at("theirs"), at("copy"))
     for name in ("theirs", "copy"):
         assert (await provider.stat(at(name))).last_modified == "2019-05-04T03:02:01.123Z"
@@ -285,15 +279,11 @@ async def test_amazon_compares_the_version_itself(
         await provider.write(at("file"), slow(), "text/plain", WriteOptions(if_match=first.etag))
     assert await content(provider, "file") == b"other"
     assert await leftovers() == []
-    assert [call.headers["if-match"] for call in proxy.calls if "if-match" in call.headers] == [
-        f'"{first.etag}"'
-    ]
+    assert [call.headers["if-match"] for call in proxy.calls if "if-match" in call.headers] == [f'"{first.etag}"']
 
 
 @pytest.mark.parametrize("data", [b"new", CONTENT], ids=["small", "parts"])
-async def test_the_lost_answer_to_a_conditional_commit(
-    provider: S3Provider, proxy: FaultProxy, data: bytes
-) -> None:
+async def test_the_lost_answer_to_a_conditional_commit(provider: S3Provider, proxy: FaultProxy, data: bytes) -> None:
     first = await put(provider, "file", b"first")
     proxy.on(lambda call: completing(call) or (call.method == "PUT" and call.path.endswith("/file")), Lost())
     await provider.write(at("file"), pieces(data), "text/plain", WriteOptions(if_match=first.etag))

@@ -108,13 +108,7 @@ async def made(provider: S3Provider) -> dict[str, bytes | None]:
         await provider.make_folder(at(folder))
     await put(provider, "made/full/one", b"1")
     await put(provider, "made/two", b"2")
-    return {
-        "/empty": None,
-        "/full": None,
-        "/full/deep": None,
-        "/full/one": b"1",
-        "/two": b"2",
-    }
+    return {"/empty": None, "/full": None, "/full/deep": None, "/full/one": b"1", "/two": b"2"}
 
 
 async def test_smallest_pages_show_everything(provider: S3Provider, made: dict[str, bytes | None]) -> None:
@@ -144,9 +138,7 @@ async def test_deleted_empty_folder_comes_back(provider: S3Provider) -> None:
 
 
 @pytest.mark.parametrize("how", ["copy", "move"])
-async def test_copy_has_the_empty_folders(
-    provider: S3Provider, made: dict[str, bytes | None], how: str
-) -> None:
+async def test_copy_has_the_empty_folders(provider: S3Provider, made: dict[str, bytes | None], how: str) -> None:
     await (provider.copy if how == "copy" else provider.move)(at("made"), at("there"))
     assert await everything(provider, "there") == {f"there{path}": data for path, data in made.items()}
     assert await names(provider) == (["made", "there"] if how == "copy" else ["there"])

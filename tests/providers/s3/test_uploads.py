@@ -26,20 +26,7 @@ from portico.providers.s3.provider import S3Provider
 from portico.providers.s3.service import Service
 
 from ...servers.proxy import Altered, Call, FaultProxy, Lost, Reply, Reset
-from .actions import (
-    aborting,
-    at,
-    beginning,
-    completing,
-    content,
-    copying,
-    error,
-    part,
-    pieces,
-    put,
-    said,
-    whole,
-)
+from .actions import aborting, at, beginning, completing, content, copying, error, part, pieces, put, said, whole
 from .conftest import MemoryLog, Opener
 
 BIG = random.Random(1).randbytes(2 * MIN_PART_BYTES + 5)
@@ -108,9 +95,7 @@ async def test_memory_is_bounded(provider: S3Provider, proxy: FaultProxy) -> Non
 # What goes wrong on the way
 
 
-async def test_a_reset_in_a_part_is_repaired(
-    provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers
-) -> None:
+async def test_a_reset_in_a_part_is_repaired(provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers) -> None:
     proxy.on(part, Reset(after=100_000), said(503, error("SlowDown")), Reset(after=1))
     await put(provider, "file", BIG)
     assert await content(provider, "file") == BIG
@@ -174,9 +159,7 @@ async def test_one_who_came_first_is_not_taken_for_us(
 async def test_a_race_that_the_service_could_not_decide_is_run_again(
     provider: S3Provider, proxy: FaultProxy, data: bytes
 ) -> None:
-    proxy.on(
-        lambda call: whole(call) or completing(call), said(409, error("ConditionalRequestConflict")), turns=2
-    )
+    proxy.on(lambda call: whole(call) or completing(call), said(409, error("ConditionalRequestConflict")), turns=2)
     await put(provider, "file", data, replace=False)
     assert await content(provider, "file") == data
 
@@ -200,11 +183,7 @@ async def test_an_error_inside_of_a_success_may_pass(provider: S3Provider, proxy
 
 @pytest.mark.parametrize("matches", [part, completing, beginning], ids=["part", "complete", "begin"])
 async def test_a_service_that_fails_for_good_keeps_nothing(
-    provider: S3Provider,
-    proxy: FaultProxy,
-    log: MemoryLog,
-    leftovers: Leftovers,
-    matches: Callable[[Call], bool],
+    provider: S3Provider, proxy: FaultProxy, log: MemoryLog, leftovers: Leftovers, matches: Callable[[Call], bool]
 ) -> None:
     await put(provider, "file", b"old")
     proxy.on(matches, said(503, error("SlowDown")), turns=99)
@@ -212,9 +191,7 @@ async def test_a_service_that_fails_for_good_keeps_nothing(
         await put(provider, "file", BIG)
     assert await content(provider, "file") == b"old"
     left = await leftovers()
-    if (
-        matches is beginning
-    ):  # there may be an upload whose id never came: the record stays, and the sweep looks
+    if matches is beginning:  # there may be an upload whose id never came: the record stays, and the sweep looks
         assert left == ["file 1"]
         await log.sweep(provider)
         left = await leftovers()
@@ -240,9 +217,7 @@ async def test_a_record_costs_no_request(provider: S3Provider, proxy: FaultProxy
     assert log.begun == 1
 
 
-async def test_a_refused_upload_leaves_no_record(
-    provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers
-) -> None:
+async def test_a_refused_upload_leaves_no_record(provider: S3Provider, proxy: FaultProxy, leftovers: Leftovers) -> None:
     proxy.on(beginning, said(403, error("AccessDenied")))
     with pytest.raises(PorticoError) as caught:
         await put(provider, "file", BIG)
@@ -380,11 +355,7 @@ async def test_a_copy_of_more_than_5_gib_goes_in_parts(
 
 @pytest.mark.parametrize("amazon", [False, True])
 async def test_copy_in_parts_compares_its_target_at_its_end(
-    provider: S3Provider,
-    proxy: FaultProxy,
-    monkeypatch: pytest.MonkeyPatch,
-    leftovers: Leftovers,
-    amazon: bool,
+    provider: S3Provider, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, leftovers: Leftovers, amazon: bool
 ) -> None:
     monkeypatch.setattr(copies, "_ONE_CALL", MIN_PART_BYTES)
     monkeypatch.setattr(copies, "_PART", 5 * MIB)
@@ -413,9 +384,7 @@ async def test_copy_in_parts_compares_its_target_at_its_end(
     assert await leftovers() == []
 
 
-async def test_copy_lets_amazon_compare_its_target(
-    provider: S3Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_copy_lets_amazon_compare_its_target(provider: S3Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     source = Version("source", (await put(provider, "source")).etag)
     old = (await put(provider, "target", b"old")).etag
     monkeypatch.setattr(Service, "is_amazon", True)
@@ -476,9 +445,7 @@ async def test_a_large_copy_that_fails_leaves_nothing(
 async def test_a_service_without_a_conditional_copy(provider: S3Provider, proxy: FaultProxy) -> None:
     await put(provider, "source", b"1")
     proxy.on(
-        lambda call: copying(call) and "if-none-match" in call.headers,
-        said(501, error("NotImplemented")),
-        turns=99,
+        lambda call: copying(call) and "if-none-match" in call.headers, said(501, error("NotImplemented")), turns=99
     )
     await provider.copy(at("source"), at("target"), replace=False)
     with pytest.raises(AlreadyExists):

@@ -43,9 +43,7 @@ def listing(container: Container, query: Mapping[str, str]) -> bytes:
     return f"\ufeff{top}<Blobs>{''.join(records)}</Blobs>{end}</EnumerationResults>".encode()
 
 
-def _blobs(
-    container: Container, start: tuple[str, str], prefix: str, *, versions: bool
-) -> Iterator[tuple[Blob, bool]]:
+def _blobs(container: Container, start: tuple[str, str], prefix: str, *, versions: bool) -> Iterator[tuple[Blob, bool]]:
     """By name, the oldest version first."""
     first = bisect_left(container.names, max(start[0], prefix))
     for name in islice(container.names, first, None):

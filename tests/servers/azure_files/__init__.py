@@ -6,17 +6,7 @@ from functools import cache
 from .server import Answer, AzureFilesServer, Call, Fault, Lost, refused
 from .shares import Refusal, Share
 
-__all__ = [
-    "Answer",
-    "AzureFilesServer",
-    "Call",
-    "Fault",
-    "Lost",
-    "Refusal",
-    "Share",
-    "azure_files_server",
-    "refused",
-]
+__all__ = ["Answer", "AzureFilesServer", "Call", "Fault", "Lost", "Refusal", "Share", "azure_files_server", "refused"]
 
 
 @cache

@@ -22,9 +22,7 @@ def listing(
     include = {word.lower() for word in query.get("include", "").split(",") if word}
     found = [(key, node) for key, node in folder.ordered() if key >= start and key.startswith(folded(prefix))]
     page, rest = found[:size], found[size:]
-    place = (
-        f"ServiceEndpoint={quoteattr(base)} ShareName={quoteattr(share)} DirectoryPath={quoteattr(directory)}"
-    )
+    place = f"ServiceEndpoint={quoteattr(base)} ShareName={quoteattr(share)} DirectoryPath={quoteattr(directory)}"
     parts = [f'<?xml version="1.0" encoding="utf-8"?><EnumerationResults {place}>']
     parts += [f"<{tag}>{escape(query[name])}</{tag}>" for tag, name in _ECHOED if query.get(name)]
     if extended:

@@ -178,9 +178,7 @@ class AzureFilesServer(ThreadedServer):
         return Answer(202)
 
     def _directory_put_rename(self, share: Share, call: Call, _: bytes) -> Answer:
-        node = share.rename(
-            self._source(call, "x-ms-file-rename-source"), call.path, folder=True, replace=False
-        )
+        node = share.rename(self._source(call, "x-ms-file-rename-source"), call.path, folder=True, replace=False)
         return Answer(200, described(node))
 
     def _directory_put_properties(self, share: Share, call: Call, _: bytes) -> Answer:
@@ -207,9 +205,7 @@ class AzureFilesServer(ThreadedServer):
 
     def _file_put_range(self, share: Share, call: Call, body: bytes) -> Answer:
         file = share.file(call.path)
-        match = re.fullmatch(
-            r"bytes=(\d+)-(\d+)", call.headers.get("x-ms-range") or call.headers.get("range", "")
-        )
+        match = re.fullmatch(r"bytes=(\d+)-(\d+)", call.headers.get("x-ms-range") or call.headers.get("range", ""))
         mode = call.headers.get("x-ms-write", "").lower()
         if match is None or mode not in ("update", "clear"):
             raise Refusal(400, "InvalidHeaderValue")

@@ -12,14 +12,7 @@ DEEPEST = 250
 LARGEST_FILE = 4 * 2**40
 
 _FORBIDDEN = re.compile('[\x00-\x1f\x7f-\x9f"\\\\/:|<>*?\ue000-\uf8ff\U0010fffe\U0010ffff]')
-_RESERVED = {
-    "PRN",
-    "AUX",
-    "NUL",
-    "CON",
-    "CLOCK$",
-    *(f"{port}{n}" for port in ("LPT", "COM") for n in range(1, 10)),
-}
+_RESERVED = {"PRN", "AUX", "NUL", "CON", "CLOCK$", *(f"{port}{n}" for port in ("LPT", "COM") for n in range(1, 10))}
 _numbers = count(13_835_128_424_026_341_376)
 
 
@@ -159,9 +152,7 @@ class Share:
             raise Refusal(405, "UnsupportedHttpVerb")
         del self.parent(path).children[folded(path[-1])]
 
-    def rename(
-        self, source: tuple[str, ...], target: tuple[str, ...], *, folder: bool, replace: bool
-    ) -> Node:
+    def rename(self, source: tuple[str, ...], target: tuple[str, ...], *, folder: bool, replace: bool) -> Node:
         node: Node = self.folder(source) if folder else self.file(source)
         if not source or not target:
             raise Refusal(400, "InvalidInput")

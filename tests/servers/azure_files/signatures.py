@@ -17,12 +17,7 @@ _SKEW = timedelta(minutes=15)
 
 
 def check_shared_key(
-    account: str,
-    key: str,
-    method: str,
-    raw_path: str,
-    query: list[tuple[str, str]],
-    headers: Mapping[str, str],
+    account: str, key: str, method: str, raw_path: str, query: list[tuple[str, str]], headers: Mapping[str, str]
 ) -> None:
     _check_date(headers)
     values = [headers.get(name, "") for name in _SIGNED_HEADERS]
@@ -31,9 +26,7 @@ def check_shared_key(
         values[5] = ""
     own = {name.lower(): value.strip() for name, value in headers.items() if name.lower().startswith("x-ms-")}
     # The service sorts by the rules of a language, in which a hyphen hardly counts.
-    canonical = [
-        f"{name}:{own[name]}" for name in sorted(own, key=lambda name: (name.replace("-", ""), name))
-    ]
+    canonical = [f"{name}:{own[name]}" for name in sorted(own, key=lambda name: (name.replace("-", ""), name))]
     resource = f"/{account}{raw_path}"
     by_name: dict[str, list[str]] = {}
     for name, value in query:

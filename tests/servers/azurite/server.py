@@ -61,15 +61,7 @@ def _running() -> Azurite:
         port: int = free.getsockname()[1]
     options = ["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
     process = subprocess.Popen(
-        [
-            *_ENDING_WITH_ITS_STARTER,
-            *installed(),
-            *options,
-            "--blobHost",
-            "127.0.0.1",
-            "--blobPort",
-            str(port),
-        ],
+        [*_ENDING_WITH_ITS_STARTER, *installed(), *options, "--blobHost", "127.0.0.1", "--blobPort", str(port)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

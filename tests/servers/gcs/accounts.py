@@ -34,9 +34,7 @@ class Accounts:
 
     def service_account(self, token_uri: str) -> dict[str, str]:
         pem = self._key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         return {
             "type": "service_account",

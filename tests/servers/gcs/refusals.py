@@ -20,10 +20,7 @@ class Refusal(Exception):
         flaw = {"message": self.message, "domain": "global", "reason": self.reason}
         body = {"error": {"code": self.status, "message": self.message, "errors": [flaw]}}
         return web.Response(
-            status=self.status,
-            body=json.dumps(body).encode(),
-            content_type="application/json",
-            headers=self.headers,
+            status=self.status, body=json.dumps(body).encode(), content_type="application/json", headers=self.headers
         )
 
 

@@ -57,9 +57,7 @@ class GcsServer:
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._stop = asyncio.Event()
-        self._thread = threading.Thread(
-            target=lambda: self._loop.run_until_complete(self._serve()), daemon=True
-        )
+        self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._serve()), daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -98,9 +96,7 @@ class GcsServer:
         app.add_routes(
             [
                 web.post("/token", self.accounts.grant),
-                web.get(
-                    "/computeMetadata/v1/instance/service-accounts/default/token", self.accounts.metadata
-                ),
+                web.get("/computeMetadata/v1/instance/service-accounts/default/token", self.accounts.metadata),
                 web.post("/v1/projects/-/serviceAccounts/{tail:.*}", self.accounts.impersonate),
                 web.get("/storage/v1/b/{bucket}", self._describe),
                 web.get("/storage/v1/b/{bucket}/o", self._list),
@@ -125,9 +121,7 @@ class GcsServer:
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         self.calls.append(Call(request.method, request.rel_url.raw_path, dict(request.query)))
-        fault = next(
-            (f.what for f in self.faults if f.meets(request.method, request.rel_url.raw_path_qs)), None
-        )
+        fault = next((f.what for f in self.faults if f.meets(request.method, request.rel_url.raw_path_qs)), None)
         if isinstance(fault, Status):
             if not fault.early:
                 await request.read()
@@ -194,11 +188,7 @@ class GcsServer:
         # The name's own slashes are escaped, those around it are not: only the raw path tells them apart.
         parts = request.rel_url.raw_path.partition("/o/")[2].split("/")
         name = unquote(parts[0], errors="strict")
-        if (
-            request.method == "POST"
-            and len(parts) == 6
-            and parts[1:3] + parts[4:5] == ["rewriteTo", "b", "o"]
-        ):
+        if request.method == "POST" and len(parts) == 6 and parts[1:3] + parts[4:5] == ["rewriteTo", "b", "o"]:
             return await self._rewrite(request, name, unquote(parts[3]), unquote(parts[5], errors="strict"))
         if len(parts) > 1:
             raise Refusal(404, "notFound", "Not Found")
@@ -262,9 +252,7 @@ class GcsServer:
             request.transport.close()
         return response
 
-    async def _rewrite(
-        self, request: web.Request, source: str, bucket_name: str, target: str
-    ) -> web.Response:
+    async def _rewrite(self, request: web.Request, source: str, bucket_name: str, target: str) -> web.Response:
         bucket = self._bucket(request, "storage.objects.get", "storage.objects.create")
         if bucket_name != bucket.name:
             raise invalid("This server copies within a bucket.")
@@ -295,12 +283,7 @@ class GcsServer:
             self.rewrites[token] = (found, target, done)
         else:
             copy = StoredObject(
-                bucket.name,
-                target,
-                found.content,
-                found.content_type,
-                dict(found.metadata),
-                found.content_encoding,
+                bucket.name, target, found.content, found.content_type, dict(found.metadata), found.content_encoding
             )
             bucket.put(copy)
             report["resource"] = copy.resource(self.address)

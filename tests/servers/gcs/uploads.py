@@ -28,9 +28,7 @@ class Session:
     stored: StoredObject | None = None
 
 
-def describe(
-    query: Mapping[str, str], metadata: Mapping[str, Any], content_type: str | None
-) -> dict[str, Any]:
+def describe(query: Mapping[str, str], metadata: Mapping[str, Any], content_type: str | None) -> dict[str, Any]:
     """What is to be stored, from the metadata and the query, which may name the object too."""
     if "name" in query and metadata.get("name", query["name"]) != query["name"]:
         raise invalid("Value in content does not agree with value in query.")
@@ -107,9 +105,7 @@ def new_address(request: web.Request) -> tuple[str, str]:
     return upload_id, str(request.url.with_query({"uploadType": "resumable", "upload_id": upload_id}))
 
 
-async def receive(
-    session: Session, request: web.Request, cut_after: int | None, allow: Allow
-) -> StoredObject | None:
+async def receive(session: Session, request: web.Request, cut_after: int | None, allow: Allow) -> StoredObject | None:
     """Take a chunk, or tell how far the upload is; the object once it is complete."""
     place = _CONTENT_RANGE.fullmatch(request.headers.get("Content-Range", ""))
     if not place:

@@ -3,14 +3,4 @@
 from .behaviours import BEHAVIOURS, options
 from .server import LISTENER, Attack, Behaviour, Hostile, Request, Response, Trap
 
-__all__ = [
-    "BEHAVIOURS",
-    "LISTENER",
-    "Attack",
-    "Behaviour",
-    "Hostile",
-    "Request",
-    "Response",
-    "Trap",
-    "options",
-]
+__all__ = ["BEHAVIOURS", "LISTENER", "Attack", "Behaviour", "Hostile", "Request", "Response", "Trap", "options"]

@@ -44,11 +44,7 @@ def _token() -> str:
 def s3(request: Request, service: Hostile) -> Response:
     key = request.path.partition("/")[2]
     size = "-5" if service.raves else str(len(CONTENT))
-    described = {
-        "ETag": '"e"',
-        "Last-Modified": "never" if service.raves else _DATE,
-        "Content-Type": "text/plain",
-    }
+    described = {"ETag": '"e"', "Last-Modified": "never" if service.raves else _DATE, "Content-Type": "text/plain"}
     if "list-type" in request.query:
         keys = _held(request.query["prefix"])[: service.page(request.query["max-keys"])]
         entries = "".join(
@@ -67,11 +63,7 @@ def s3(request: Request, service: Hostile) -> Response:
     if request.method == "POST":
         return Response(body="<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>")
     if request.method == "PUT":
-        copied = (
-            "<CopyObjectResult><ETag>e</ETag></CopyObjectResult>"
-            if "x-amz-copy-source" in request.headers
-            else ""
-        )
+        copied = "<CopyObjectResult><ETag>e</ETag></CopyObjectResult>" if "x-amz-copy-source" in request.headers else ""
         return Response(headers={"ETag": '"e"', "Date": _DATE}, body=copied)
     if request.method == "DELETE":
         return Response(204)
@@ -181,21 +173,14 @@ def gcs(request: Request, service: Hostile) -> Response:
 
 
 def _object(name: str, size: str, updated: str = STALE) -> Response:
-    return _json(
-        {"kind": "storage#object", "name": name, "size": size, "updated": updated, "generation": "1"}
-    )
+    return _json({"kind": "storage#object", "name": name, "size": size, "updated": updated, "generation": "1"})
 
 
 def _json(value: object) -> Response:
     return Response(headers={"Content-Type": "application/json"}, body=json.dumps(value))
 
 
-BEHAVIOURS: Mapping[str, Behaviour] = {
-    "s3": s3,
-    "azure-blob": azure_blob,
-    "azure-files": azure_files,
-    "gcs": gcs,
-}
+BEHAVIOURS: Mapping[str, Behaviour] = {"s3": s3, "azure-blob": azure_blob, "azure-files": azure_files, "gcs": gcs}
 
 
 def options(kind: str, url: str) -> dict[str, str]:

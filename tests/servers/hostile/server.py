@@ -161,11 +161,7 @@ class Hostile(_Listener):
             return
 
     async def _strike(
-        self,
-        attack: Attack | None,
-        request: Request,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        self, attack: Attack | None, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         if attack is Attack.REDIRECT:
             assert self.trap is not None

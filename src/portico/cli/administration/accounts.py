@@ -38,9 +38,7 @@ class Accounts(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def audited(
-    audit: "AuditTrail", action: str, subject: str, changed: Collection[str] = ()
-) -> AsyncIterator[None]:
+async def audited(audit: "AuditTrail", action: str, subject: str, changed: Collection[str] = ()) -> AsyncIterator[None]:
     """As `Accounts.audited`, for a command that has only the audit log."""
     from portico.observability.audit import AuditLine
 
@@ -95,11 +93,7 @@ def with_settings(
 
 
 async def _call(
-    settings: "Settings",
-    database: "Database",
-    action: Callable[[Accounts], Awaitable[T]],
-    *,
-    make_key: bool,
+    settings: "Settings", database: "Database", action: Callable[[Accounts], Awaitable[T]], *, make_key: bool
 ) -> T:
     from portico.accounts.connections import Connections, HomePaths
     from portico.accounts.passwords import Passwords

@@ -36,9 +36,7 @@ def backup(options: SimpleNamespace) -> None:
         settings,
         "backup",
         str(file),
-        lambda: _backup(
-            settings, file, passphrase, with_key=options.with_key, with_sessions=options.with_sessions
-        ),
+        lambda: _backup(settings, file, passphrase, with_key=options.with_key, with_sessions=options.with_sessions),
     )
     show_counts(counts)
     how = "an encrypted backup" if passphrase else "a backup"
@@ -152,16 +150,12 @@ def _new_passphrase(options: SimpleNamespace) -> str | None:
 
 def _checked(passphrase: str) -> str:
     if len(passphrase) < _SHORTEST_PASSPHRASE:
-        raise UsageMistake(
-            f"The passphrase is too short; it needs at least {_SHORTEST_PASSPHRASE} characters."
-        )
+        raise UsageMistake(f"The passphrase is too short; it needs at least {_SHORTEST_PASSPHRASE} characters.")
     return passphrase
 
 
 _OPTIONS = (
-    argument(
-        "file", "FILE", help="The file to write. An existing file is replaced once the new one is complete."
-    ),
+    argument("file", "FILE", help="The file to write. An existing file is replaced once the new one is complete."),
     flag("--with-key", help="Include the secret key and application.properties."),
     flag("--with-sessions", help="Include sessions, so users don't have to sign in again."),
     flag("--encrypt", help="Encrypt the file; prompts for a passphrase."),

@@ -135,10 +135,7 @@ def _user_lines(startup: Startup) -> Iterable[tuple[str, str]]:
     elif startup.password:
         yield FACT, f"  Password  {startup.password}   (shown only once)"
     else:
-        yield (
-            FACT,
-            f"  Password  unchanged; set a new one with: {command(home, 'user', 'password', startup.user)}",
-        )
+        yield (FACT, f"  Password  unchanged; set a new one with: {command(home, 'user', 'password', startup.user)}")
 
 
 def _example_lines(startup: Startup) -> Iterator[tuple[str, str]]:
@@ -158,10 +155,7 @@ def _example_lines(startup: Startup) -> Iterator[tuple[str, str]]:
     login += f" --data-urlencode {_password_field(startup)} {shlex.quote(f'{base}/backend/login')}"
     yield CODE, f"  TOKEN=$({login} | {_TOKEN_FROM_JSON})"
     yield CODE, f"  {curl} {bearer} {folder}"
-    yield (
-        CODE,
-        f"  echo hello | {curl} -w '%{{http_code}}\\n' {bearer} -F 'data=@-;filename=hello.txt' {folder}",
-    )
+    yield (CODE, f"  echo hello | {curl} -w '%{{http_code}}\\n' {bearer} -F 'data=@-;filename=hello.txt' {folder}")
 
 
 def _password_field(startup: Startup) -> str:
@@ -171,9 +165,7 @@ def _password_field(startup: Startup) -> str:
 
 
 def _trust(certificate: "Certificate | None") -> str:
-    return (
-        f" --cacert {shlex.quote(str(certificate.file))}" if certificate and certificate.self_signed else ""
-    )
+    return f" --cacert {shlex.quote(str(certificate.file))}" if certificate and certificate.self_signed else ""
 
 
 def _resolution(startup: Startup, base: str) -> str:

@@ -87,8 +87,7 @@ def forget(options: SimpleNamespace) -> None:
 
     settings = existing_or_shared(options.home)
     confirm(
-        "The next node to start sets a new secret key, client id and public URL for all nodes; "
-        "stop all nodes first.",
+        "The next node to start sets a new secret key, client id and public URL for all nodes; stop all nodes first.",
         yes=options.yes,
     )
 

@@ -61,9 +61,7 @@ async def _compare_with_database(settings: "Settings") -> None:
     except (Misconfigured, NotPossible):
         raise
     except Unavailable as error:
-        print(
-            f"The settings were not compared with the database: {for_administrator(error)}", file=sys.stderr
-        )
+        print(f"The settings were not compared with the database: {for_administrator(error)}", file=sys.stderr)
         return
     finally:
         await database.close()

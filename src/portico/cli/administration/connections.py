@@ -145,8 +145,7 @@ def set_(options: SimpleNamespace) -> None:
         old = await accounts.connections.get(name)
         if kind not in ("", old.kind):
             raise NotPossible(
-                f"A connection's kind can't be changed, and {name} is {old.kind}; add another "
-                f"connection for {kind}."
+                f"A connection's kind can't be changed, and {name} is {old.kind}; add another connection for {kind}."
             )
         merged = {**old.options, **old.secrets, **values}
         check_options(old.kind, {key: value for key, value in merged.items() if value})
@@ -208,9 +207,7 @@ def _check_volume_id(kind: str, values: Mapping[str, str]) -> None:
     from portico.providers.folders import volume_id
 
     if kind == "local" and (wrong := volume_id.damage(values["folder"])):
-        raise NotPossible(
-            f"The folder {values['folder']} {wrong}; remove that file, or choose another folder."
-        )
+        raise NotPossible(f"The folder {values['folder']} {wrong}; remove that file, or choose another folder.")
 
 
 async def _bound(accounts: Accounts, connection: "Connection") -> "Connection":
@@ -277,19 +274,14 @@ def _given(options: SimpleNamespace) -> dict[str, str]:
         _warn(f"other users of this machine can see {key} in the command; --secret-stdin keeps it hidden.")
     if options.secret_stdin:
         lines = (line.strip() for line in read_standard_input().splitlines())
-        piped = _pairs(
-            filter(None, lines), "Standard input", "Each line of standard input must be KEY=VALUE."
-        )
+        piped = _pairs(filter(None, lines), "Standard input", "Each line of standard input must be KEY=VALUE.")
         if twice := sorted(values.keys() & piped.keys()):
             raise UsageMistake(f"{twice[0]} is given both with --option and on standard input; give it once.")
         values |= piped
     elif something_is_piped(wait=0):
         _warn("standard input was not read; --secret-stdin reads secrets from it.")
     # Relative names start at the current folder.
-    return {
-        key: os.path.abspath(value) if value and key in PATH_OPTIONS else value
-        for key, value in values.items()
-    }
+    return {key: os.path.abspath(value) if value and key in PATH_OPTIONS else value for key, value in values.items()}
 
 
 def _pairs(texts: Iterable[str], source: str, advice: str) -> dict[str, str]:
@@ -341,11 +333,7 @@ _KIND_OPTION = option(
     missing="--kind is missing; use local, s3, azure-blob, azure-files or gcs",
 )
 _SAME_KIND_OPTION = option(
-    "--kind",
-    metavar="KIND",
-    default="",
-    hidden=True,
-    help="Can't be changed; add another connection instead.",
+    "--kind", metavar="KIND", default="", hidden=True, help="Can't be changed; add another connection instead."
 )
 
 _VALUE_OPTIONS = (

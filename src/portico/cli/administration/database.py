@@ -55,10 +55,7 @@ def migrate_database(options: SimpleNamespace) -> None:
         if _is_inside(target, options.home):
             keep_client(options.home, values, needed=True)
         else:
-            print(
-                "Also set security.client-id and security.client-secret, because only a shared "
-                "database stores them."
-            )
+            print("Also set security.client-id and security.client-secret, because only a shared database stores them.")
 
 
 async def _copy(
@@ -167,17 +164,12 @@ def _url(text: str) -> str:
             return database(text)
     except ValueError:
         pass
-    raise UsageMistake(
-        f"{text.partition('://')[0]!r} is not a database URL; use sqlite:///FILE or postgresql://…"
-    )
+    raise UsageMistake(f"{text.partition('://')[0]!r} is not a database URL; use sqlite:///FILE or postgresql://…")
 
 
 _URLS = (
     argument(
-        "source",
-        "FROM",
-        convert=_url,
-        help="The database to copy, written as in database.url. It is not changed.",
+        "source", "FROM", convert=_url, help="The database to copy, written as in database.url. It is not changed."
     ),
     argument("target", "TO", convert=_url, help="The new database, which must be empty."),
     flag("--lost-key", help="Copy even if the secret key of the data is lost."),

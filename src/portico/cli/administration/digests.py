@@ -27,9 +27,7 @@ def adopt(options: SimpleNamespace) -> int:
         counts = dict.fromkeys(Adoption, 0)
         try:
             async with accounts.audited("digests-adopt", connection.name):
-                async for path, outcome in adopt_digests(
-                    drive, FileDigests(accounts.database), connection.name
-                ):
+                async for path, outcome in adopt_digests(drive, FileDigests(accounts.database), connection.name):
                     counts[outcome] += 1
                     if outcome is not Adoption.ADOPTED:
                         print(f"{visible(str(path))}: {outcome}")

@@ -111,9 +111,7 @@ def existing(home: Path) -> "Settings":
     if is_file:
         raise HomeUnusable(f"The home {home} is a file; give a folder with --home DIR.")
     if not (home / PROPERTIES_FILE).exists():
-        raise HomeUnusable(
-            f"The Portico home {home} doesn't exist yet; create it with '{command(home, 'serve')}'."
-        )
+        raise HomeUnusable(f"The Portico home {home} doesn't exist yet; create it with '{command(home, 'serve')}'.")
     _check(home)
     return load(home)
 

@@ -101,9 +101,7 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except FileExistsError:
-        raise HomeUnusable(
-            f"{folder} is a file, but the gateway needs a folder there; move the file away."
-        ) from None
+        raise HomeUnusable(f"{folder} is a file, but the gateway needs a folder there; move the file away.") from None
     except OSError as error:
         raise HomeUnusable(f"The folder {folder} can't be created ({error.strerror}).") from None
 

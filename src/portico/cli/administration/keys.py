@@ -117,16 +117,10 @@ _ID_ARGUMENT = argument(
 )
 
 _SCOPE_OPTIONS = (
-    option(
-        "--name", dest="key_name", metavar="NAME", missing="--name is missing", help="What the key is for."
-    ),
+    option("--name", dest="key_name", metavar="NAME", missing="--name is missing", help="What the key is for."),
     option("--rights", metavar="LIST", help=f"Some of {','.join(Right)}. Default: all rights the owner has."),
     option("--folder", metavar="PATH", help="The folder in the owner's tree that the key sees as /."),
-    option(
-        "--addresses",
-        metavar="LIST",
-        help="Addresses and ranges the key can be used from, such as 10.0.0.0/8.",
-    ),
+    option("--addresses", metavar="LIST", help="Addresses and ranges the key can be used from, such as 10.0.0.0/8."),
     option("--expires", metavar="TIME", help="How long the key is valid, such as 90d. Default: forever."),
 )
 

@@ -74,9 +74,7 @@ def _read(options: SimpleNamespace) -> "Backup":
         elif at_terminal():
             passphrase = ask_hidden("Passphrase: ")
         else:
-            raise UsageMistake(
-                f"The backup {file} is encrypted; send its passphrase with --passphrase-stdin."
-            )
+            raise UsageMistake(f"The backup {file} is encrypted; send its passphrase with --passphrase-stdin.")
     return read(file, passphrase)
 
 

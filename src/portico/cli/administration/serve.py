@@ -164,9 +164,7 @@ def _show(startup: "Startup") -> None:
     """Show the banner, and remember its address; a password that was shown is removed from its file."""
     from portico.cli.administration import banner
 
-    homes.remember_address(
-        startup.settings.home, banner.known_url(startup), is_local=banner.is_local(startup)
-    )
+    homes.remember_address(startup.settings.home, banner.known_url(startup), is_local=banner.is_local(startup))
     if _print_safely(lambda: banner.show(startup)) and startup.password:
         forget_password_file(startup.settings.home, FIRST_USER)
 
@@ -175,16 +173,13 @@ _OPTIONS = (
     option("--host", metavar="ADDRESS", help="The address to listen on. Default: 127.0.0.1."),
     option("--port", metavar="PORT", help="The port to listen on. Default: 8080."),
     option(
-        "--tls",
-        metavar="auto|off|CERT,KEY",
-        help="Serve HTTPS; auto makes a self-signed certificate. Default: off.",
+        "--tls", metavar="auto|off|CERT,KEY", help="Serve HTTPS; auto makes a self-signed certificate. Default: off."
     ),
     option("--workers", metavar="N", help="The number of worker processes. Default: 1."),
     option(
         "--behind-proxy",
         metavar="RANGES",
-        help="Addresses of the proxies in front of the gateway; no other address can connect. Default: "
-        "no proxy.",
+        help="Addresses of the proxies in front of the gateway; no other address can connect. Default: no proxy.",
     ),
     flag("--no-migrate", help="Refuse to start if the database must be migrated first."),
 )

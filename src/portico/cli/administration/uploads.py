@@ -31,9 +31,7 @@ def list_(options: SimpleNamespace) -> None:
             for row in await unfinished(accounts.database)
         ]
 
-    show_list(
-        read_accounts(options.home, action), as_json=options.as_json, empty="There are no unfinished uploads."
-    )
+    show_list(read_accounts(options.home, action), as_json=options.as_json, empty="There are no unfinished uploads.")
 
 
 def end(options: SimpleNamespace) -> None:

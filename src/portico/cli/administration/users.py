@@ -12,12 +12,7 @@ from portico.cli.administration.home_setup import forget_password_file, generate
 from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON, Facts, print_json, show_list, show_one
 from portico.cli.console.parser import Command, Exclusive, Group, argument, flag, option
-from portico.cli.console.terminal import (
-    ask_new_password,
-    at_terminal,
-    read_standard_input,
-    something_is_piped,
-)
+from portico.cli.console.terminal import ask_new_password, at_terminal, read_standard_input, something_is_piped
 from portico.model.rights import DEFAULT_RIGHTS, Right, parse_rights
 
 if TYPE_CHECKING:
@@ -48,11 +43,7 @@ def add(options: SimpleNamespace) -> None:
     async def action(accounts: Accounts) -> "tuple[User, Invited | None]":
         async with accounts.audited("user.add", options.name):
             user = await accounts.users.add(
-                options.name,
-                password,
-                connection=options.connection or "local",
-                root=options.root,
-                rights=rights,
+                options.name, password, connection=options.connection or "local", root=options.root, rights=rights
             )
             return user, await _invitation(accounts, user.name) if options.invite else None
 
@@ -123,9 +114,7 @@ def set_(options: SimpleNamespace) -> None:
         "rights": None if options.rights is None else _rights(options.rights),
     }
     if not options.password_stdin and all(value is None for value in given.values()):
-        raise UsageMistake(
-            "There is nothing to change; add --connection, --root, --rights or --password-stdin."
-        )
+        raise UsageMistake("There is nothing to change; add --connection, --root, --rights or --password-stdin.")
     password = read_standard_input() if options.password_stdin else None
 
     async def action(accounts: Accounts) -> None:
@@ -280,14 +269,7 @@ COMMANDS = {
                 "the user has all rights except share. On a terminal, you are prompted for the "
                 "password. Without a terminal, such as in a service, a password is generated; if "
                 "standard input is a pipe, --password-stdin or --generate is required.",
-                (
-                    _NAME_ARGUMENT,
-                    *_ACCOUNT_OPTIONS,
-                    _PASSWORD_OPTION,
-                    *_GENERATE_OPTION,
-                    *_INVITE_OPTION,
-                    JSON,
-                ),
+                (_NAME_ARGUMENT, *_ACCOUNT_OPTIONS, _PASSWORD_OPTION, *_GENERATE_OPTION, *_INVITE_OPTION, JSON),
                 "Examples:\n"
                 "  portico user add anna\n"
                 "  portico user add bob --root /team --rights list,download --generate\n"
@@ -312,9 +294,7 @@ COMMANDS = {
                 "links end. The current password works until the new one is set.",
                 (_NAME_ARGUMENT, JSON),
             ),
-            "disable": Command(
-                disable, "Sign a Web User out everywhere, and refuse new sign-ins.", (_NAME_ARGUMENT,)
-            ),
+            "disable": Command(disable, "Sign a Web User out everywhere, and refuse new sign-ins.", (_NAME_ARGUMENT,)),
             "enable": Command(enable, "Let a disabled Web User sign in again.", (_NAME_ARGUMENT,)),
             "unlock": Command(
                 unlock, "Clear a Web User's count of failed sign-ins.", (_NAME_ARGUMENT, _ADDRESS_OPTION)

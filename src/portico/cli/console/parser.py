@@ -114,9 +114,7 @@ class Parser:
         """The positional arguments before the paths."""
         self.paths = next((each for each in declared if isinstance(each, Paths)), None)
         self.exclusive = [
-            (self.options[each.first], self.options[each.second])
-            for each in declared
-            if isinstance(each, Exclusive)
+            (self.options[each.first], self.options[each.second]) for each in declared if isinstance(each, Exclusive)
         ]
         self._defaults = command.defaults
 
@@ -282,11 +280,7 @@ def of_command(parser: Parser) -> str:
     arguments |= parser.paths.help if parser.paths else {}
     options = {_term(option): option.help for option in _shown(parser)}
     return paragraphs(
-        _usage(parser),
-        parser.description,
-        table("Arguments:", arguments),
-        table("Options:", options),
-        parser.epilog,
+        _usage(parser), parser.description, table("Arguments:", arguments), table("Options:", options), parser.epilog
     )
 
 
@@ -306,9 +300,7 @@ def paragraphs(*texts: str) -> str:
     """The texts, wrapped to the terminal. Paragraphs with indented lines, such as tables, stay as they are."""
     each = [paragraph for text in texts if text for paragraph in text.split("\n\n")]
     return "\n\n".join(
-        paragraph
-        if "\n  " in f"\n{paragraph}"
-        else textwrap.fill(paragraph, _width(), break_on_hyphens=False)
+        paragraph if "\n  " in f"\n{paragraph}" else textwrap.fill(paragraph, _width(), break_on_hyphens=False)
         for paragraph in each
     )
 

@@ -6,9 +6,7 @@ from portico.cli.console.parser import Command, Exclusive, Group, Paths, argumen
 from portico.cli.remote.command import runs
 
 MAX_JOBS = 64
-_PATTERNS = (
-    "A path can be a pattern with *, ? and []. Quote it; otherwise the shell expands it to local files."
-)
+_PATTERNS = "A path can be a pattern with *, ? and []. Quote it; otherwise the shell expands it to local files."
 
 
 def _direction(text: str) -> str:
@@ -18,9 +16,7 @@ def _direction(text: str) -> str:
 
 
 _LOGIN = (
-    argument(
-        "url", "URL", optional=True, help="The gateway's URL. Default: PORTICO_URL, or the last one used."
-    ),
+    argument("url", "URL", optional=True, help="The gateway's URL. Default: PORTICO_URL, or the last one used."),
     option("-u", "--user", metavar="NAME", help="The Web User. Default: the last one used, or a prompt."),
     flag("--password-stdin", help="Read the password from standard input."),
     flag("--key-stdin", help="Read an API key from standard input, and save it instead of signing in."),
@@ -40,11 +36,7 @@ _LS = (
 
 _FIND = (
     Paths("[PATH …]", {"PATH": "The folder to search. Default: the root."}, at_least=0),
-    option(
-        "--name",
-        metavar="TEXT",
-        help="Find names that contain this text, or match this pattern with *, ? and [].",
-    ),
+    option("--name", metavar="TEXT", help="Find names that contain this text, or match this pattern with *, ? and []."),
     flag("--match-case", help="Match upper and lower case exactly."),
     option(
         "--type",
@@ -68,10 +60,7 @@ _PUT = (
         },
         at_least=2,
     ),
-    flag(
-        "--rename",
-        help="Keep both: if a name is taken, store the file under a free name and print that name.",
-    ),
+    flag("--rename", help="Keep both: if a name is taken, store the file under a free name and print that name."),
 )
 
 _GET = (
@@ -79,15 +68,11 @@ _GET = (
         "SOURCE … [TARGET]",
         {
             "SOURCE": "A file on the gateway, a pattern, or a folder (with -r).",
-            "TARGET": "The local target folder or file, or - for standard output. Default: the current "
-            "folder.",
+            "TARGET": "The local target folder or file, or - for standard output. Default: the current folder.",
         },
         at_least=1,
     ),
-    flag(
-        "--no-resume",
-        help="Don't resume partial downloads of an earlier run, and keep none when interrupted.",
-    ),
+    flag("--no-resume", help="Don't resume partial downloads of an earlier run, and keep none when interrupted."),
     flag("--continue", hidden=True, help="Accepted for compatibility; this is the default."),
     flag("--zip", help="Download the sources as one ZIP. TARGET is the ZIP file or its folder."),
 )
@@ -136,35 +121,22 @@ _RECURSIVE = flag("-r", "--recursive", help="Include folders and everything in t
 _NO_CLOBBER = flag("-n", "--no-clobber", help="Never replace existing files.")
 _FORCE = flag("-f", "--force", help="Also transfer files that are up to date.")
 _CONTINUE_ON_ERROR = flag(
-    "-c",
-    "--continue-on-error",
-    dest="goes_on",
-    help="Continue after errors, and list them all at the end.",
+    "-c", "--continue-on-error", dest="goes_on", help="Continue after errors, and list them all at the end."
 )
 _DRY_RUN = flag("--dry-run", help="Show what would be done, without doing it.")
 _QUIET = flag("-q", "--quiet", help="Don't show a progress bar or summary.")
 _CHECKSUM = flag(
-    "--checksum",
-    help="Compare the content of files of equal size. The gateway may have to read its files.",
+    "--checksum", help="Compare the content of files of equal size. The gateway may have to read its files."
 )
 
 _UPLOAD = (
-    flag(
-        "--no-resume",
-        help="Don't resume partial uploads of an earlier run, and keep none when interrupted.",
-    ),
+    flag("--no-resume", help="Don't resume partial uploads of an earlier run, and keep none when interrupted."),
     flag("--no-times", help="Don't keep the modification times of uploaded files."),
-    flag(
-        "--verify",
-        help="Verify all files by SHA-256 digest. By default, only files up to 8 MiB are verified.",
-    ),
+    flag("--verify", help="Verify all files by SHA-256 digest. By default, only files up to 8 MiB are verified."),
 )
 
 _SYNC_TRANSFER = (
-    flag(
-        "--no-resume",
-        help="Don't resume partial transfers of an earlier run, and keep none when interrupted.",
-    ),
+    flag("--no-resume", help="Don't resume partial transfers of an earlier run, and keep none when interrupted."),
     flag("--no-times", help="Don't keep the modification times of transferred files."),
     flag(
         "--verify",
@@ -181,27 +153,12 @@ _JOBS = option(
     default=8,
     help="Concurrent requests. Default: 8.",
 )
-PROFILE = option(
-    "--profile", metavar="NAME", help="The saved sign-in to use. Default: PORTICO_PROFILE, or 'default'."
-)
+PROFILE = option("--profile", metavar="NAME", help="The saved sign-in to use. Default: PORTICO_PROFILE, or 'default'.")
 
-_TRANSFER = (
-    _RECURSIVE,
-    _NO_CLOBBER,
-    _FORCE,
-    _CONTINUE_ON_ERROR,
-    _DRY_RUN,
-    _QUIET,
-    _CHECKSUM,
-    _JOBS,
-    JSON,
-    PROFILE,
-)
+_TRANSFER = (_RECURSIVE, _NO_CLOBBER, _FORCE, _CONTINUE_ON_ERROR, _DRY_RUN, _QUIET, _CHECKSUM, _JOBS, JSON, PROFILE)
 
 _JOB_ID = argument("id", "ID", help="The job's id, as shown in the list.")
-_TRASH_ITEMS = Paths(
-    "ITEM …", {"ITEM": "An id from 'trash list', or a path for its most recent item."}, at_least=1
-)
+_TRASH_ITEMS = Paths("ITEM …", {"ITEM": "An id from 'trash list', or a path for its most recent item."}, at_least=1)
 
 _TRASH_RESTORE = (
     flag("--rename", help="If the name is taken, keep both, as name (1).ext."),
@@ -224,9 +181,7 @@ _SHARE_ADD = (
     option("--title", metavar="TEXT", help="A title shown to guests."),
     option("--note", metavar="TEXT", help="A message to guests."),
     flag("--password-stdin", help="Read a password for the link from standard input."),
-    option(
-        "--expires", metavar="WHEN", help="When the link expires: a time from now, like 7d or 12h, or a date."
-    ),
+    option("--expires", metavar="WHEN", help="When the link expires: a time from now, like 7d or 12h, or a date."),
     option("--max-downloads", metavar="N", help="How many downloads are allowed."),
     option("--max-uploads", metavar="N", help="How many files guests can send."),
     option("--max-bytes", metavar="SIZE", help="How much guests can send in total, like 10GiB."),
@@ -248,9 +203,7 @@ _RECEIPT_VERIFY = (
         help="A file with the receipt or with the response that contains it, or - for standard input.",
     ),
     option(
-        "--key",
-        metavar="FILE",
-        help="The gateway's key, as a JWK set. Default: the keys fetched with 'receipt key'.",
+        "--key", metavar="FILE", help="The gateway's key, as a JWK set. Default: the keys fetched with 'receipt key'."
     ),
 )
 
@@ -265,9 +218,7 @@ COMMANDS = {
     ),
     "logout": Command(runs("signin", "logout"), "Sign out, locally and on the gateway.", (PROFILE,)),
     "whoami": Command(
-        runs("signin", "whoami"),
-        "Show who is signed in, where, and with which rights.",
-        (JSON, PROFILE),
+        runs("signin", "whoami"), "Show who is signed in, where, and with which rights.", (JSON, PROFILE)
     ),
     "ls": Command(
         runs("listing", "ls"),
@@ -302,19 +253,8 @@ COMMANDS = {
     ),
     "sync": Command(
         runs("sync", "sync"),
-        "Make a folder on the gateway like a local one (up), or a local folder like one on the "
-        "gateway (down).",
-        (
-            *_SYNC,
-            _DRY_RUN,
-            _CONTINUE_ON_ERROR,
-            _QUIET,
-            _CHECKSUM,
-            *_SYNC_TRANSFER,
-            _JOBS,
-            JSON,
-            PROFILE,
-        ),
+        "Make a folder on the gateway like a local one (up), or a local folder like one on the gateway (down).",
+        (*_SYNC, _DRY_RUN, _CONTINUE_ON_ERROR, _QUIET, _CHECKSUM, *_SYNC_TRANSFER, _JOBS, JSON, PROFILE),
         "Examples:\n  portico sync up photos /backup/photos\n  portico sync down --delete /backup/photos photos",
         defaults={"no_clobber": False, "force": False, "rename": False},
     ),
@@ -354,9 +294,7 @@ COMMANDS = {
         {
             "list": Command(runs("jobs", "list_jobs"), "List your jobs, newest first.", (JSON, PROFILE)),
             "cancel": Command(
-                runs("jobs", "cancel_job"),
-                "Cancel a job, or remove a finished one from the list.",
-                (_JOB_ID, PROFILE),
+                runs("jobs", "cancel_job"), "Cancel a job, or remove a finished one from the list.", (_JOB_ID, PROFILE)
             ),
         },
         "Example:\n  portico jobs list",
@@ -376,13 +314,9 @@ COMMANDS = {
                 "Examples:\n  portico trash restore /reports/2026.csv\n"
                 "  portico trash restore --replace 019d8a2b4c5d6e7f80911223",
             ),
-            "remove": Command(
-                runs("trash", "remove_items"), "Remove items permanently.", (_TRASH_ITEMS, PROFILE)
-            ),
+            "remove": Command(runs("trash", "remove_items"), "Remove items permanently.", (_TRASH_ITEMS, PROFILE)),
             "empty": Command(
-                runs("trash", "empty_trash"),
-                "Remove everything in the trash permanently.",
-                (_TRASH_EMPTY, PROFILE),
+                runs("trash", "empty_trash"), "Remove everything in the trash permanently.", (_TRASH_EMPTY, PROFILE)
             ),
         },
     ),
@@ -400,19 +334,12 @@ COMMANDS = {
             "list": Command(runs("shares", "list_"), "List your links.", (PROFILE, JSON)),
             "address": Command(
                 runs("shares", "address"),
-                "Give a link a new URL and print it. The old URL stops working, even for guests "
-                "who have opened it.",
+                "Give a link a new URL and print it. The old URL stops working, even for guests who have opened it.",
                 (_SHARE_ID, PROFILE, JSON),
             ),
-            "end": Command(
-                runs("shares", "end"),
-                "End a link. It stops working for everyone.",
-                (_SHARE_ID, PROFILE),
-            ),
+            "end": Command(runs("shares", "end"), "End a link. It stops working for everyone.", (_SHARE_ID, PROFILE)),
             "log": Command(
-                runs("shares", "log"),
-                "Show who did what with a link, newest first.",
-                (_SHARE_ID, PROFILE, JSON),
+                runs("shares", "log"), "Show who did what with a link, newest first.", (_SHARE_ID, PROFILE, JSON)
             ),
         },
     ),
@@ -421,14 +348,12 @@ COMMANDS = {
         {
             "key": Command(
                 runs("receipts", "fetch_key"),
-                "Fetch and save the gateway's key for receipts, so that you can verify receipts "
-                "without the gateway.",
+                "Fetch and save the gateway's key for receipts, so that you can verify receipts without the gateway.",
                 (_RECEIPT_KEY, PROFILE),
             ),
             "verify": Command(
                 runs("receipts", "verify_receipt"),
-                "Check that the gateway signed a receipt and that the receipt belongs to a file. "
-                "Nothing is sent.",
+                "Check that the gateway signed a receipt and that the receipt belongs to a file. Nothing is sent.",
                 (*_RECEIPT_VERIFY, JSON),
                 "Needs the package cryptography: pip install 'portico-gateway[receipts]'.\n\n"
                 "Example:\n"

@@ -9,14 +9,7 @@ from portico.cli.console.output import print_json
 from portico.cli.remote.command import common_code, sentence
 from portico.cli.remote.connect import connect
 from portico.cli.remote.jobs import JobLine
-from portico.cli.remote.values import (
-    check_unique_names,
-    expand_patterns,
-    find,
-    is_folder,
-    name_of,
-    report_missing,
-)
+from portico.cli.remote.values import check_unique_names, expand_patterns, find, is_folder, name_of, report_missing
 from portico.client.client import Client
 from portico.client.errors import COMMON, AlreadyExists, ClientError, FolderNotEmpty, NotPossible
 from portico.client.paths import clean, join
@@ -55,10 +48,7 @@ def rm(options: SimpleNamespace) -> int:
                 is_named_folder = options.recursive or path.endswith("/")
                 with report_missing(path, folder=is_named_folder), JobLine(client) as line:
                     trash_id = client.delete(
-                        path,
-                        recursive=options.recursive,
-                        permanent=options.permanent,
-                        progress=line.progress,
+                        path, recursive=options.recursive, permanent=options.permanent, progress=line.progress
                     )
             except FolderNotEmpty:
                 raise NotPossible(

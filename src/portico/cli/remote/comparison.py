@@ -39,14 +39,7 @@ class Comparison:
         self._comparer = ContentComparer(gateway.session, getattr(options, "jobs", 8), read=self._checksum)
 
     def judge(
-        self,
-        path: str,
-        entry: Entry,
-        local: str,
-        status: os.stat_result,
-        *,
-        down: bool,
-        listed: bool = False,
+        self, path: str, entry: Entry, local: str, status: os.stat_result, *, down: bool, listed: bool = False
     ) -> bool | Candidate:
         """Whether the two are equal; a candidate if only their content can tell. `listed`: the entry is one of a listing."""
         if entry.size != status.st_size:
@@ -111,13 +104,7 @@ class Plan(Generic[E]):
     """Compares the files of both sides, folder by folder, and yields what to transfer."""
 
     def __init__(
-        self,
-        client: Client,
-        options: SimpleNamespace,
-        report: Report,
-        comparison: Comparison,
-        *,
-        whole: bool = False,
+        self, client: Client, options: SimpleNamespace, report: Report, comparison: Comparison, *, whole: bool = False
     ) -> None:
         """If `whole`, `extra` collects what exists only at the target."""
         self._client = client

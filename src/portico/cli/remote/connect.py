@@ -7,14 +7,7 @@ from typing import Any
 
 from portico.cli.console.exits import UsageMistake
 from portico.cli.remote.transfer_record import TransferRecord
-from portico.client.auth.profiles import (
-    ProfileTokenStore,
-    check_name,
-    default_name,
-    find,
-    normalize,
-    same_address,
-)
+from portico.client.auth.profiles import ProfileTokenStore, check_name, default_name, find, normalize, same_address
 from portico.client.auth.session import AuthSession
 from portico.client.auth.tokens import Tokens
 from portico.client.client import Client
@@ -75,8 +68,7 @@ class Gateway(Client):
             if not self.variable:
                 raise
             raise EnvironmentTokenRefused(
-                f"The gateway rejected the credential in {self.variable}. It has expired or "
-                "belongs to another gateway."
+                f"The gateway rejected the credential in {self.variable}. It has expired or belongs to another gateway."
             ) from None
 
     def whoami(self) -> dict[str, Any]:
@@ -124,9 +116,7 @@ def _gateway(options: SimpleNamespace, **settings: Any) -> Gateway:
         gateway.url = normalize(url)
         return gateway
     if url:
-        raise UsageMistake(
-            f"You aren't signed in at {url}; set PORTICO_KEY or PORTICO_TOKEN, or run 'portico login'."
-        )
+        raise UsageMistake(f"You aren't signed in at {url}; set PORTICO_KEY or PORTICO_TOKEN, or run 'portico login'.")
     name = options.profile
     where, option = (f" with the profile {name}", f" --profile {name}") if name else ("", "")
     raise UsageMistake(f"You aren't signed in{where}; sign in with 'portico login URL{option}'.")

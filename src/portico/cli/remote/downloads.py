@@ -111,9 +111,7 @@ def download(
             report.note("A large file was partly downloaded. Run the command again to resume it.")
         raise
     if unverified:
-        report.note(
-            f"{len(unverified)} of the files were not verified, because the gateway has no digest for them."
-        )
+        report.note(f"{len(unverified)} of the files were not verified, because the gateway has no digest for them.")
 
 
 def _facts(receipt: Receipt, *, compared: bool) -> dict[str, object]:
@@ -131,9 +129,7 @@ def _facts(receipt: Receipt, *, compared: bool) -> dict[str, object]:
     }
 
 
-def _wanted(
-    client: Client, sources: list[str], options: SimpleNamespace, report: Report
-) -> list[RemoteSource]:
+def _wanted(client: Client, sources: list[str], options: SimpleNamespace, report: Report) -> list[RemoteSource]:
     """The sources given on the command line, all checked before the first download."""
     found: list[RemoteSource] = []
     for source in sources:

@@ -54,13 +54,7 @@ class JobLine:
             sys.stderr.flush()
 
 
-_DOING = {
-    "copy": "Copying",
-    "move": "Moving",
-    "delete": "Deleting",
-    "restore": "Restoring",
-    "remove": "Removing",
-}
+_DOING = {"copy": "Copying", "move": "Moving", "delete": "Deleting", "restore": "Restoring", "remove": "Removing"}
 
 
 def line_of(job: Job) -> str:

@@ -102,9 +102,7 @@ def list_folder(folder: str, report: Report) -> LocalFolder:
     """
     content = LocalFolder()
     with os.scandir(folder) as entries:
-        found = sorted(
-            (entry for entry in entries if not is_partial_file(entry.name)), key=lambda entry: entry.name
-        )
+        found = sorted((entry for entry in entries if not is_partial_file(entry.name)), key=lambda entry: entry.name)
     record = record_folder()
     for entry in found:
         if entry.is_dir(follow_symlinks=False):

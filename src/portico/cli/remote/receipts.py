@@ -151,30 +151,21 @@ def _verified(receipt: str, keys: dict[str, bytes]) -> dict[str, Any]:
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(signed, f"{head}.{body}".encode())
     except (InvalidSignature, ValueError):
-        raise NotVerified(
-            "The signature is not valid. The receipt was changed, or another gateway made it."
-        ) from None
+        raise NotVerified("The signature is not valid. The receipt was changed, or another gateway made it.") from None
     return claims
 
 
 def _difference(file: str, size: int, sha256: str, claims: list[dict[str, Any]]) -> str:
     if len(claims) > 1:
-        return (
-            f"None of the {len(claims)} receipts matches the content of {file} ({size} bytes, SHA-256 "
-            f"{sha256})."
-        )
+        return f"None of the {len(claims)} receipts matches the content of {file} ({size} bytes, SHA-256 {sha256})."
     (claim,) = claims
     if claim.get("size") != size:
         return f"{file} has {size} bytes, but {claim.get('size')} were stored as {claim.get('path')}."
     if not claim.get("sha256"):
         return (
-            "The receipt can't be checked against the file: it has no SHA-256, because the gateway "
-            "didn't compute one."
+            "The receipt can't be checked against the file: it has no SHA-256, because the gateway didn't compute one."
         )
-    return (
-        f"The content of {file} differs from the file stored as {claim.get('path')}: their SHA-256 "
-        "digests differ."
-    )
+    return f"The content of {file} differs from the file stored as {claim.get('path')}: their SHA-256 digests differ."
 
 
 # Keys
@@ -207,9 +198,7 @@ def _kept_file() -> Path:
     try:
         return profiles.folder().parent / "receipt-keys.json"
     except RuntimeError:
-        raise ProfileUnusable(
-            "Keys can't be saved, because there is no home folder; use --output and --key."
-        ) from None
+        raise ProfileUnusable("Keys can't be saved, because there is no home folder; use --output and --key.") from None
 
 
 def _kept_keys() -> dict[str, Any]:

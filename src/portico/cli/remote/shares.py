@@ -41,9 +41,7 @@ def list_(options: SimpleNamespace) -> int:
         }
         for link in links
     ]
-    show_list(
-        rows, as_json=options.as_json, empty="You have no links; create one with 'portico share add PATH'."
-    )
+    show_list(rows, as_json=options.as_json, empty="You have no links; create one with 'portico share add PATH'.")
     return DONE
 
 

@@ -27,9 +27,7 @@ def login(options: SimpleNamespace) -> int:
     former = before = _before(name)
     url = options.url or os.environ.get("PORTICO_URL") or (before.url if before else None)
     if not url:
-        raise UsageMistake(
-            "The gateway is missing; write it like this: portico login https://files.example.com"
-        )
+        raise UsageMistake("The gateway is missing; write it like this: portico login https://files.example.com")
     url = normalize(url)
     Origin.of(url, None)  # reject an invalid address before the password prompt
     if before and not same_address(url, before.url):
@@ -83,8 +81,7 @@ def logout(options: SimpleNamespace) -> int:
     except ClientError as error:
         if not isinstance(error, NotSignedIn):
             print(
-                f"{sentence(error)} The token was deleted here, but may still be valid on the gateway.",
-                file=sys.stderr,
+                f"{sentence(error)} The token was deleted here, but may still be valid on the gateway.", file=sys.stderr
             )
             return exit_code(error) or FAILED
     finally:
@@ -101,9 +98,7 @@ def whoami(options: SimpleNamespace) -> int:
         print_json({**session, "url": url, "profile": profile})
         return DONE
     by = f" (profile {profile})" if profile and profile != profiles.DEFAULT else ""
-    print(
-        f"{session['username']} at {url}{by}, with the rights {', '.join(session['rights']) or 'to nothing'}."
-    )
+    print(f"{session['username']} at {url}{by}, with the rights {', '.join(session['rights']) or 'to nothing'}.")
     return DONE
 
 
@@ -156,6 +151,4 @@ def _warn_of_clear_text(url: str) -> None:
             return
     except ValueError:
         pass
-    print(
-        "Warning: without https, others on the network can read the password and the files.", file=sys.stderr
-    )
+    print("Warning: without https, others on the network can read the password and the files.", file=sys.stderr)

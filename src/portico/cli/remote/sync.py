@@ -25,17 +25,12 @@ from portico.model.visible_text import visible
 
 def sync(options: SimpleNamespace) -> int:
     if len(options.paths) != 2:
-        raise UsageMistake(
-            "'portico sync' needs exactly one source and one target; see 'portico sync --help'."
-        )
+        raise UsageMistake("'portico sync' needs exactly one source and one target; see 'portico sync --help'.")
     source, target = options.paths
     act = _up if options.direction == "up" else _down
     report = Report("uploaded" if act is _up else "downloaded", options)
     place = transfer_record.folder() if act is _up else None
-    with (
-        connect(options, connections=options.jobs, resume_folder=place) as client,
-        client.record() as record,
-    ):
+    with connect(options, connections=options.jobs, resume_folder=place) as client, client.record() as record:
         act(client, options, source, target, report, Comparison(client, options, record))
     return report.finish()
 

@@ -98,13 +98,7 @@ class UploadPlan(Plan[Entry]):
             raise
 
     def _compared(
-        self,
-        local: str,
-        status: os.stat_result,
-        remote: str,
-        entry: Entry | None,
-        *,
-        listed: bool = False,
+        self, local: str, status: os.stat_result, remote: str, entry: Entry | None, *, listed: bool = False
     ) -> Iterator[Item]:
         options, report = self._options, self._report
         try:
@@ -124,9 +118,7 @@ class UploadPlan(Plan[Entry]):
             return
         yield Item(local, remote, status.st_size)
 
-    def _is_set_aside(
-        self, local: str, status: os.stat_result, remote: str, entry: Entry, listed: bool
-    ) -> bool:
+    def _is_set_aside(self, local: str, status: os.stat_result, remote: str, entry: Entry, listed: bool) -> bool:
         """Whether the file needs no upload, or is now a candidate for comparison."""
         verdict = self._comparison.judge(remote, entry, local, status, down=False, listed=listed)
         if isinstance(verdict, Candidate):

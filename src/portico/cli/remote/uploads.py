@@ -49,15 +49,11 @@ def put(options: SimpleNamespace) -> int:
             with client.record() as record:
                 comparison = Comparison(client, options, record)
                 plan = UploadPlan(client, options, report, comparison)
-                upload(
-                    client, options, plan.of_sources(named, clean(target), into=into), report, comparison.sent
-                )
+                upload(client, options, plan.of_sources(named, clean(target), into=into), report, comparison.sent)
     return report.finish()
 
 
-def upload(
-    client: Gateway, options: SimpleNamespace, plan: Iterator[Item], report: Report, remember: Received
-) -> None:
+def upload(client: Gateway, options: SimpleNamespace, plan: Iterator[Item], report: Report, remember: Received) -> None:
     """Upload the files of a plan; with --dry-run, print them."""
     if options.dry_run:
         print_plan(plan, report, up=True, as_json=options.as_json)
@@ -129,8 +125,7 @@ def _print_stored(
     """Print the stored file as JSON, or its name if that differs from the requested one."""
     if entry is None:
         print(
-            f"The gateway didn't report the name under which it stored '{visible(path)}'. List the "
-            "folder to find it.",
+            f"The gateway didn't report the name under which it stored '{visible(path)}'. List the folder to find it.",
             file=sys.stderr,
         )
         return

@@ -181,8 +181,7 @@ def check_unique_names(names: Iterable[str]) -> None:
     for name in names:
         if name in seen:
             raise UsageMistake(
-                f"Two sources have the name '{name}'; transfer them separately, because one would "
-                "replace the other."
+                f"Two sources have the name '{name}'; transfer them separately, because one would replace the other."
             )
         seen.add(name)
 

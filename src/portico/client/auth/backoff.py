@@ -3,14 +3,7 @@
 import random
 from collections.abc import Callable
 
-from portico.client.errors import (
-    ClientError,
-    ConnectionFailed,
-    RequestRunning,
-    Temporary,
-    TooManyRequests,
-    Unavailable,
-)
+from portico.client.errors import ClientError, ConnectionFailed, RequestRunning, Temporary, TooManyRequests, Unavailable
 from portico.client.http.effects import Operation, Sleep
 
 _MAX_DELAY = 60.0
@@ -29,9 +22,7 @@ def is_unprocessed(error: Temporary) -> bool:
 class Backoff:
     """Exponential backoff with jitter."""
 
-    def __init__(
-        self, attempts: int, reached: Callable[[], bool], retrying: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, attempts: int, reached: Callable[[], bool], retrying: Callable[[], None] | None = None) -> None:
         """`reached` tells whether the gateway has ever responded; until then, refused connections are not retried.
 
         `retrying` is called when a retry has failed and another one follows.

@@ -173,9 +173,7 @@ def _write_private(file: Path, text: str) -> None:
     """Replace a file atomically by one that only its owner can read."""
     draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(
-            os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-        ) as stream:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())

@@ -11,15 +11,7 @@ from urllib.parse import urlencode
 from portico.client.auth.backoff import Backoff
 from portico.client.auth.tokens import Credentials, Tokens, TokenStore
 from portico.client.errors import ClientError, NotAGateway, NotSignedIn, SignInFailed, Temporary
-from portico.client.http.effects import (
-    Exclusive,
-    Operation,
-    Piece,
-    Request,
-    Response,
-    blocking,
-    send,
-)
+from portico.client.http.effects import Exclusive, Operation, Piece, Request, Response, blocking, send
 from portico.client.http.problems import problem
 
 _LOGIN = "/backend/login"
@@ -145,9 +137,7 @@ class AuthSession:
         """`id:secret`. They are not confidential: the gateway sends them to every browser."""
         known = self._credentials
         if known.client_id is None or known.client_secret is None:
-            script = (yield from self.unauthenticated(Request("GET", "/config.js"))).content.decode(
-                "utf-8", "replace"
-            )
+            script = (yield from self.unauthenticated(Request("GET", "/config.js"))).content.decode("utf-8", "replace")
             found = dict(re.findall(r'(clientId|clientSecret) = ("(?:[^"\\]|\\.)*")', script))
             try:
                 known.client_id = json.loads(found["clientId"])

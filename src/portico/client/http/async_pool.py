@@ -130,9 +130,7 @@ class _Connection:
         """Wait for `100 Continue` or a final response."""
         invited = asyncio.create_task(self._continue_received.wait())
         try:
-            await asyncio.wait(
-                {invited, heading}, timeout=EXPECT_SECONDS, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait({invited, heading}, timeout=EXPECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             invited.cancel()
 

@@ -5,16 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from portico.client.http.async_pool import AsyncPool
-from portico.client.http.effects import (
-    Blocking,
-    Concurrently,
-    Effect,
-    Exclusive,
-    Operation,
-    Request,
-    Sleep,
-    T,
-)
+from portico.client.http.effects import Blocking, Concurrently, Effect, Exclusive, Operation, Request, Sleep, T
 
 
 class AsyncRunner:

@@ -33,9 +33,7 @@ class Origin:
         except ValueError:
             host = port = None
         if not host or parts.scheme not in ("http", "https") or parts.query or parts.username:
-            raise Unreachable(
-                f"{url!r} is not a valid gateway address; use one like https://files.example.com"
-            )
+            raise Unreachable(f"{url!r} is not a valid gateway address; use one like https://files.example.com")
         tls = parts.scheme == "https"
         context, file = (ca, None) if isinstance(ca, ssl.SSLContext) else (None, ca)
         prefix = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
@@ -60,9 +58,7 @@ class Origin:
         return self.context if self.tls else None
 
 
-def connection_error(
-    origin: Origin, error: Exception, *, sent: bool = False, opening: bool = False
-) -> Exception:
+def connection_error(origin: Origin, error: Exception, *, sent: bool = False, opening: bool = False) -> Exception:
     """The client's error for a failed connection; `opening` if it was never established."""
     import socket
 

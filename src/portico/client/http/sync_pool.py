@@ -78,9 +78,7 @@ class _Connection:
         self.keep_alive = False
         context = origin.tls_context()
         try:
-            self._socket = socket.create_connection(
-                (origin.host, origin.port), min(timeout, _CONNECT_SECONDS)
-            )
+            self._socket = socket.create_connection((origin.host, origin.port), min(timeout, _CONNECT_SECONDS))
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if context:
                 self._socket = context.wrap_socket(self._socket, server_hostname=origin.host)

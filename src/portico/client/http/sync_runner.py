@@ -4,17 +4,7 @@ import threading
 import time
 from typing import Any
 
-from portico.client.http.effects import (
-    Blocking,
-    Concurrently,
-    Effect,
-    Exclusive,
-    Operation,
-    Request,
-    Sleep,
-    Stopped,
-    T,
-)
+from portico.client.http.effects import Blocking, Concurrently, Effect, Exclusive, Operation, Request, Sleep, Stopped, T
 from portico.client.http.sync_pool import Flag, SyncPool
 
 _GRACE_SECONDS = 5.0

@@ -70,11 +70,7 @@ def to_stream(
 
 
 def to_file(
-    session: AuthSession,
-    folder: str,
-    paths: Sequence[str],
-    place: str | os.PathLike[str],
-    progress: Progress | None,
+    session: AuthSession, folder: str, paths: Sequence[str], place: str | os.PathLike[str], progress: Progress | None
 ) -> Operation[None]:
     """The local file appears only when it is complete."""
     local = os.fspath(place)

@@ -86,9 +86,7 @@ def refresh(batch: list[UploadItem], failures: dict[str, Exception]) -> list[Upl
         source = file.source
         try:
             refreshed.append(
-                replace(file, source=source.refreshed())
-                if isinstance(source, BytesSource | FileSource)
-                else file
+                replace(file, source=source.refreshed()) if isinstance(source, BytesSource | FileSource) else file
             )
         except (OSError, SourceChanged) as error:
             failures[file.path] = error

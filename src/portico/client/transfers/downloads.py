@@ -68,9 +68,7 @@ class RangeDownload:
         entry = files.described(self._path, response)
         span = response.headers.get("content-range", "") if response.status == 206 else "bytes 0-"
         if entry.size is None or not span.startswith(f"bytes {self.position}-"):
-            raise NotAGateway(
-                f"The response is not the requested range of {self._path}.", status=response.status
-            )
+            raise NotAGateway(f"The response is not the requested range of {self._path}.", status=response.status)
         if self.entry is None:
             self.entry = entry
             self.etag = self.etag or entry.etag
@@ -135,9 +133,7 @@ def read(session: AuthSession, path: str, start: int, stop: int | None, etag: st
         return b""
     content = bytearray()
     try:
-        incoming = RangeDownload(
-            clean(path), content.extend, start=start, stop=stop, etag=etag, blocking=False
-        )
+        incoming = RangeDownload(clean(path), content.extend, start=start, stop=stop, etag=etag, blocking=False)
         yield from receive(session, incoming)
     except RangeNotSatisfiable:
         return b""  # `start` is beyond the end, as for a slice
@@ -183,9 +179,7 @@ def to_file(
         if options.fetched:
             listed = wanted if isinstance(wanted, Entry) else None
             received = _received(wanted, entry)
-            options.fetched(
-                Receipt(path, received, local, status, resumed=resumed, verified=verified, listed=listed)
-            )
+            options.fetched(Receipt(path, received, local, status, resumed=resumed, verified=verified, listed=listed))
     finally:
         for unfinished in opened:
             if not unfinished.closed:
@@ -258,9 +252,7 @@ def _first(
     return incoming.entry
 
 
-def _range(
-    session: AuthSession, path: str, part: PartialFile, meter: Meter, start: int, stop: int
-) -> Operation[None]:
+def _range(session: AuthSession, path: str, part: PartialFile, meter: Meter, start: int, stop: int) -> Operation[None]:
     with open(part.path, "r+b", buffering=0) as file:
         file.seek(start)
         incoming = RangeDownload(path, _writer(file), start=start, stop=stop, etag=part.etag, meter=meter)

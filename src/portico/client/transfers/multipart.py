@@ -59,9 +59,7 @@ class UploadItem:
     @property
     def receipt(self) -> Receipt:
         source = self.source
-        return Receipt(
-            self.path, self.entry, source.path, source.status, self.seconds, self.stored_at, self.resumed
-        )
+        return Receipt(self.path, self.entry, source.path, source.status, self.seconds, self.stored_at, self.resumed)
 
     @property
     def headers(self) -> dict[str, str]:

@@ -180,9 +180,7 @@ class ResumableUpload:
 
         def send() -> Operation[None]:
             part = Part(content, 0, size, self._meter, offset)
-            responses.append(
-                (yield from self._requests.append(upload_id, part, headers, ending=self._ending))
-            )
+            responses.append((yield from self._requests.append(upload_id, part, headers, ending=self._ending)))
 
         rest = min(size, self._size - offset - size)
         steps = [send(), self._read(offset + size, rest)] if rest else [send()]
@@ -276,9 +274,7 @@ class ResumableUploads:
             key = (file.path, os.path.abspath(source.path), terms.on_conflict or "")
             record = yield from blocking(lambda: self._records.open(*key))
         part = PartSize(self._most, checked=terms.checked)
-        upload = ResumableUpload(
-            self._session, record, file, source, size, metadata, terms, part, self.unfinished
-        )
+        upload = ResumableUpload(self._session, record, file, source, size, metadata, terms, part, self.unfinished)
         try:
             began = time.monotonic()
             response = yield from upload.send()

@@ -259,9 +259,7 @@ def _exactly(file: BinaryIO | io.FileIO, size: int, name: str) -> Iterator[Piece
         left -= len(chunk)
         yield chunk
     if file.read(1):
-        raise SourceChanged(
-            f"{name} grew beyond {size} bytes during the upload and was not stored; upload it again."
-        )
+        raise SourceChanged(f"{name} grew beyond {size} bytes during the upload and was not stored; upload it again.")
     if _version(file) != before:
         raise _modified(name)
 

@@ -136,9 +136,7 @@ class TusRequests:
             # A conflict in storing the file. A response to HEAD has no sentence.
             return (yield from self.append(upload_id, end, {}, ending=ending))
 
-    def append(
-        self, upload_id: str, part: Part, headers: dict[str, str], *, ending: bool
-    ) -> Operation[Response]:
+    def append(self, upload_id: str, part: Part, headers: dict[str, str], *, ending: bool) -> Operation[Response]:
         """Send a part. `ending`: the gateway may be about to store the file, which can take long."""
         fixed = {**_VERSION, "Content-Type": _MEDIA_TYPE, "Upload-Offset": str(part.offset)}
         request = _request("PATCH", upload_id, {**fixed, **headers}, ending=ending)
@@ -171,9 +169,7 @@ def metadata_of(file: UploadItem, on_conflict: OnConflict | None) -> str:
         "onConflict": on_conflict,
         "modified": file.modified,
     }
-    return ",".join(
-        f"{key} {b64encode(value.encode()).decode()}" for key, value in given.items() if value is not None
-    )
+    return ",".join(f"{key} {b64encode(value.encode()).decode()}" for key, value in given.items() if value is not None)
 
 
 def received(response: Response, size: int) -> int:

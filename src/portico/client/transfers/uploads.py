@@ -96,9 +96,7 @@ def upload_all(
         raise TransfersFailed(failures)
 
 
-def _prepared(
-    batch: list[UploadItem], options: Options, failures: dict[str, Exception]
-) -> Operation[list[UploadItem]]:
+def _prepared(batch: list[UploadItem], options: Options, failures: dict[str, Exception]) -> Operation[list[UploadItem]]:
     """The files with all that is said of them before they are sent. Unreadable files go to `failures`."""
     if options.times:
         batch = [replace(file, modified=_modified(file.source.modified_ns)) for file in batch]
@@ -115,9 +113,7 @@ def _modified(nanoseconds: int | None) -> str | None:
     return f"{nanoseconds // 10**9}.{nanoseconds % 10**9 // 1000:06}"
 
 
-def _send(
-    session: AuthSession, batch: list[UploadItem], options: Options
-) -> Operation[Mapping[str, Exception]]:
+def _send(session: AuthSession, batch: list[UploadItem], options: Options) -> Operation[Mapping[str, Exception]]:
     """Send files to one folder; return the failures of single files."""
     failures: dict[str, Exception] = {}
     if len(batch) == 1 and options.resumable:
@@ -242,9 +238,7 @@ def _was_stored(session: AuthSession, file: UploadItem) -> Operation[bool]:
         return False
 
 
-def _confirm(
-    session: AuthSession, stored: list[UploadItem], options: Options
-) -> Operation[dict[str, ClientError]]:
+def _confirm(session: AuthSession, stored: list[UploadItem], options: Options) -> Operation[dict[str, ClientError]]:
     """Report stored files; return those that are to be verified and are not what was sent."""
     failures: dict[str, ClientError] = {}
     for file in stored:
@@ -267,12 +261,8 @@ def _difference(session: AuthSession, file: UploadItem) -> Operation[ClientError
     if file.sha256 and file.entry.digest:
         if file.entry.digest == digest_text(file.sha256):
             return None
-        return WrongDigest(
-            f"The SHA-256 of {path} on the gateway differs from what was sent. Upload the file again."
-        )
+        return WrongDigest(f"The SHA-256 of {path} on the gateway differs from what was sent. Upload the file again.")
     size = (yield from files.stat(session, path)).size
     if size == file.sent:
         return None
-    return WrongSize(
-        f"{path} has {size} bytes on the gateway, but {file.sent} were sent. Upload the file again."
-    )
+    return WrongSize(f"{path} has {size} bytes on the gateway, but {file.sent} were sent. Upload the file again.")

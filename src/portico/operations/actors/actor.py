@@ -129,9 +129,7 @@ class Actor(msgspec.Struct, frozen=True):
         if wanted == self.only and (wanted.is_folder or not wanted.path.as_folder):
             return
         if wanted and self.only.is_folder and wanted.path == self.only.path:
-            raise IsAFolder(
-                f"'{wanted.path.name}' is a folder; with this ticket, you can only download it as a ZIP."
-            )
+            raise IsAFolder(f"'{wanted.path.name}' is a folder; with this ticket, you can only download it as a ZIP.")
         what = "a folder as a ZIP" if self.only.is_folder else "one file"
         raise Forbidden(f"{'This ticket' if self.by_ticket else 'This link'} only allows downloading {what}.")
 
@@ -297,17 +295,13 @@ class Authentication:
         self._audit = audit
         self._metrics = metrics
 
-    async def sign_in(
-        self, context: RequestContext, username: str, password: str, device: str = ""
-    ) -> SignedIn:
+    async def sign_in(self, context: RequestContext, username: str, password: str, device: str = "") -> SignedIn:
         """As `SignIn.with_password`. A success, a wrong password and a disabled account are audited."""
         if name_key(username):  # anything else may be a password in the wrong field
             context.user = username
         outcome = "interrupted"
         try:
-            signed_in = await self._sign_in.with_password(
-                username, password, context.address, device, context.agent
-            )
+            signed_in = await self._sign_in.with_password(username, password, context.address, device, context.agent)
             outcome = DONE
             return signed_in
         except PorticoError as error:

@@ -65,7 +65,6 @@ class Attempt:
 
 def running() -> RequestRunning:
     return RequestRunning(
-        "The first request with this idempotency key is still running. Send it again in a moment "
-        "to get its answer.",
+        "The first request with this idempotency key is still running. Send it again in a moment to get its answer.",
         retry_after=RETRY_SECONDS,
     )

@@ -41,9 +41,7 @@ class Tree:
         self._is_shared = False
         actor.context.connection = actor.user.connection
 
-    async def at(
-        self, path: Path, scope: Scope | None = None, *, admitted: bool = True
-    ) -> tuple[Drive, Path]:
+    async def at(self, path: Path, scope: Scope | None = None, *, admitted: bool = True) -> tuple[Drive, Path]:
         """The drive that a path is in, for one operation, and the path within it.
 
         `scope`: all that is done is to download this one thing. If `admitted`, the request takes a slot among those that
@@ -90,9 +88,7 @@ class Tree:
         """The chunks, which end with an error soon after the actor has lost the right to them."""
         return WatchedChunks(chunks, self._shared.watches, Standing(self.actor, *needed))
 
-    async def cancellable(
-        self, work: Coroutine[Any, Any, Any], *needed: Right, by_client: bool = True
-    ) -> Any:
+    async def cancellable(self, work: Coroutine[Any, Any, Any], *needed: Right, by_client: bool = True) -> Any:
         """The result of `work`, which ends when the client hangs up, or the actor loses one of these rights."""
         gone = self.actor.context.client_gone() if by_client else asyncio.Event().wait()
         return await self._shared.long_work.run(work, gone, self.watch(Standing(self.actor, *needed)).lost())

@@ -69,12 +69,8 @@ class ArchiveMemory:
         """When all of it is taken, an actor with less than a fair share still gets some."""
         if more > 0:
             first = self._bytes[share[0]]
-            too_much = any(
-                self._bytes[key] + more > most for key, most in zip(share, MEMORY_OF, strict=False)
-            )
-            if too_much or (
-                self._total + more > MEMORY and first + more > MEMORY // max(1, len(self._archives))
-            ):
+            too_much = any(self._bytes[key] + more > most for key, most in zip(share, MEMORY_OF, strict=False))
+            if too_much or (self._total + more > MEMORY and first + more > MEMORY // max(1, len(self._archives))):
                 raise _too_many()
         self._total += more
         for key in share:
@@ -271,13 +267,9 @@ class Archive:
                 entries += 1
                 size += entry.size or 0
                 if entries > self._limits.entries:
-                    raise TooLarge(
-                        f"A ZIP can contain at most {self._limits.entries} files and folders. Choose fewer."
-                    )
+                    raise TooLarge(f"A ZIP can contain at most {self._limits.entries} files and folders. Choose fewer.")
                 if self._limits.size and size > self._limits.size:
-                    raise TooLarge(
-                        f"A ZIP can contain at most {self._limits.size} bytes. Choose fewer files."
-                    )
+                    raise TooLarge(f"A ZIP can contain at most {self._limits.size} bytes. Choose fewer files.")
                 yield _Item(path, entry)
 
     async def _below(self, top: Path) -> AsyncIterator[tuple[Path, Entry]]:

@@ -26,9 +26,7 @@ class Adoption(StrEnum):
     """It was replaced or deleted before it was read to its end."""
 
 
-async def adopt_digests(
-    drive: Drive, digests: FileDigests, connection: str
-) -> AsyncIterator[tuple[Path, Adoption]]:
+async def adopt_digests(drive: Drive, digests: FileDigests, connection: str) -> AsyncIterator[tuple[Path, Adoption]]:
     """Each file of which another version was hashed, and what came of it. With the same content, it has its digest again."""
     walk = drive.walk(Path())
     while not walk.ended:

@@ -85,17 +85,13 @@ class Files:
 
     # Reading
 
-    async def list(
-        self, folder: Path, size: int, cursor: str | None = None, *, file_first: bool = False
-    ) -> Page:
+    async def list(self, folder: Path, size: int, cursor: str | None = None, *, file_first: bool = False) -> Page:
         """As `Drive.list_page`."""
         drive, folder = await self._tree.at(folder)
         async with self._tree.looking(min(size, drive.max_page_size)):
             return await drive.list_page(folder, size, cursor, file_first=file_first)
 
-    async def search(
-        self, folder: Path, criteria: Criteria, size: int, cursor: str | None = None
-    ) -> SearchPage:
+    async def search(self, folder: Path, criteria: Criteria, size: int, cursor: str | None = None) -> SearchPage:
         """What is below a folder and meets the criteria; from where an earlier request has come to, if there is one."""
         drive, folder = await self._tree.at(folder)
         async with self._tree.searching():
@@ -155,9 +151,7 @@ class Files:
         """Whether it is worth a query to look for a digest that nobody has asked for."""
         return await self._shared.digests.is_used(self._tree.place(Path())[0])
 
-    async def read(
-        self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
-    ) -> Download:
+    async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         """As `Drive.read`. The chunks end with an error soon after the actor has lost the right to them."""
         drive, place = await self._tree.at(path, Scope(path))
         download = await drive.read(place, start, stop, etag=etag)
@@ -262,18 +256,11 @@ class Files:
         if path.is_root:
             raise root_is_a_folder()
         async with self.upload(path.parent, on_conflict) as upload:
-            return await upload.store(
-                path.name, chunks, content_type, size=size, if_match=if_match, modified=modified
-            )
+            return await upload.store(path.name, chunks, content_type, size=size, if_match=if_match, modified=modified)
 
     @asynccontextmanager
     async def upload(
-        self,
-        folder: Path,
-        on_conflict: OnConflict | None = None,
-        *,
-        digest: bool = False,
-        receipt: bool = False,
+        self, folder: Path, on_conflict: OnConflict | None = None, *, digest: bool = False, receipt: bool = False
     ) -> AsyncIterator[Upload]:
         """Store several files in a folder. An error between them has an audit line for the folder.
 
@@ -311,11 +298,7 @@ class Files:
                 await self._shared.digests.record(
                     self._tree.place(folder)[0],
                     [
-                        (
-                            drive.location(place.child(upload.real_name(entry))),
-                            entry,
-                            upload.digests[entry.name],
-                        )
+                        (drive.location(place.child(upload.real_name(entry))), entry, upload.digests[entry.name])
                         for entry in upload.stored
                     ],
                 )

@@ -51,9 +51,7 @@ class _Signer:
         public = {"crv": "Ed25519", "kty": "OKP", "x": _encoded(self._key.public_key().public_bytes_raw())}
         # The thumbprint of RFC 7638: of these members, in this order, without spaces.
         key_id = _encoded(hashlib.sha256(msgspec.json.encode(public)).digest())
-        self.key_set = msgspec.json.encode(
-            {"keys": [{**public, "kid": key_id, "alg": "EdDSA", "use": "sig"}]}
-        )
+        self.key_set = msgspec.json.encode({"keys": [{**public, "kid": key_id, "alg": "EdDSA", "use": "sig"}]})
         self._header = _encoded(msgspec.json.encode({"alg": "EdDSA", "kid": key_id, "typ": TYPE}))
 
     def signed(self, claims: ReceiptClaims) -> str:

@@ -119,9 +119,7 @@ async def earlier_file(drive: Drive, attempt: Attempt, path: Path) -> EarlierFil
     return await _readable(drive, attempt, path, await drive.find(path))
 
 
-async def replaced_file(
-    drive: Drive, attempt: Attempt, path: Path, if_match: str | None
-) -> EarlierFile | None:
+async def replaced_file(drive: Drive, attempt: Attempt, path: Path, if_match: str | None) -> EarlierFile | None:
     """The file at `path`, if it is not the version that the request is to replace, or was written since."""
     entry = await drive.find(path)
     if entry and (_is_newer(entry, attempt) if if_match is None else entry.etag != if_match):

@@ -28,13 +28,7 @@ from portico.operations.actors.auditing import Change
 from portico.operations.actors.tree import Tree
 from portico.operations.files.conditions import WriteCondition
 from portico.operations.files.digests import ExpectedDigest, Hashing
-from portico.operations.files.replay import (
-    AlreadyStored,
-    EarlierFile,
-    earlier_file,
-    keeps_existing,
-    replaced_file,
-)
+from portico.operations.files.replay import AlreadyStored, EarlierFile, earlier_file, keeps_existing, replaced_file
 from portico.operations.sharing.link_limits import LinkLimits
 
 _SETTLED = "condition"
@@ -100,8 +94,7 @@ class Upload:
         """`size` bytes follow at most; `TooLarge` if the storage takes no file of that size."""
         if size > self._drive.max_file_size:
             raise TooLarge(
-                f"The file exceeds the storage's limit of {self._drive.max_file_size} bytes. "
-                "Upload a smaller file."
+                f"The file exceeds the storage's limit of {self._drive.max_file_size} bytes. Upload a smaller file."
             )
         self._announced = size
 
@@ -150,9 +143,7 @@ class Upload:
                     self._guarded(name, chunks, change, hashing, before_commit, counted),
                     content_type or guess_content_type(name),
                     WriteOptions(
-                        at_most=self._announced if size is None else size,
-                        if_match=if_match,
-                        modified=modified,
+                        at_most=self._announced if size is None else size, if_match=if_match, modified=modified
                     ),
                 )
             if entry.name != name:
@@ -207,8 +198,7 @@ class Upload:
         except AlreadyExists as error:
             if condition.only_new:
                 raise Changed(
-                    f"'{name}' already exists, and the condition doesn't allow replacing it. Choose "
-                    "another name."
+                    f"'{name}' already exists, and the condition doesn't allow replacing it. Choose another name."
                 ) from error
             raise
         finally:
@@ -228,9 +218,7 @@ class Upload:
         if attempt:
             await attempt.note(_SETTLED, condition.settled)
 
-    async def _write(
-        self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions
-    ) -> Entry:
+    async def _write(self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions) -> Entry:
         """Store the file, unless the request has an idempotency key and an earlier attempt has stored it."""
         attempt, drive = self._actor.context.attempt, self._drive
         if attempt is None or not keeps_existing(drive, self.on_conflict):
@@ -303,9 +291,7 @@ class Upload:
         return Standing(self._actor, Right.UPLOAD, Right.OVERWRITE)
 
     def _too_large(self, name: str) -> TooLarge:
-        return TooLarge(
-            f"'{name}' exceeds the limit of {self._max_file_size} bytes per file. Upload a smaller file."
-        )
+        return TooLarge(f"'{name}' exceeds the limit of {self._max_file_size} bytes per file. Upload a smaller file.")
 
 
 async def _held_by(newer: EarlierFile, chunks: AsyncIterator[bytes], name: str) -> Entry:
@@ -317,8 +303,7 @@ async def _held_by(newer: EarlierFile, chunks: AsyncIterator[bytes], name: str) 
     finally:
         await newer.close()
     raise Changed(
-        f"'{name}' was changed after this request was first sent. To replace it anyway, use a new "
-        "idempotency key."
+        f"'{name}' was changed after this request was first sent. To replace it anyway, use a new idempotency key."
     )
 
 

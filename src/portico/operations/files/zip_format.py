@@ -93,9 +93,7 @@ class ZipWriter:
         start, length, entries = self._offset, self._directory_length, self._entries
         end = bytearray()
         if _needs_end64(start, length, entries):
-            end += _END64.pack(
-                b"PK\x06\x06", _END64.size - 12, _ZIP64, _ZIP64, 0, 0, entries, entries, length, start
-            )
+            end += _END64.pack(b"PK\x06\x06", _END64.size - 12, _ZIP64, _ZIP64, 0, 0, entries, entries, length, start)
             end += _LOCATOR64.pack(b"PK\x06\x07", 0, start + length, 1)
         few = min(entries, _FULL16)
         end += _END.pack(b"PK\x05\x06", 0, 0, few, few, min(length, _FULL32), min(start, _FULL32), 0)

@@ -72,9 +72,7 @@ class GuestSignIn:
         await self._guests.count_unknown(context.address)
         return False
 
-    async def open(
-        self, context: RequestContext, token: str, password: str | None = None, name: str = ""
-    ) -> Visit:
+    async def open(self, context: RequestContext, token: str, password: str | None = None, name: str = "") -> Visit:
         """Open a link. `MoreNeeded` if it asks for what was not given; `NotFound` if there is no such link."""
         found = await self._links.find(token)
         if found is not None:
@@ -82,9 +80,7 @@ class GuestSignIn:
             needs = ["password"] if found.password_hash and not password else []
             needs += ["name"] if found.link.ask_name and not name.strip() else []
             if needs:
-                raise MoreNeeded(
-                    f"This link needs a {' and a '.join(needs)}. Send it with the request.", needs=needs
-                )
+                raise MoreNeeded(f"This link needs a {' and a '.join(needs)}. Send it with the request.", needs=needs)
         line = context.audit_line("share.open")
         try:
             found = await self._guests.check_password(found, password or "", context.address)
@@ -94,9 +90,7 @@ class GuestSignIn:
                 await self._audit.record(line)
             raise
         if found.link.is_used_up:
-            raise LimitReached(
-                "This link has reached its limit. Ask the person who sent it to you for a new one."
-            )
+            raise LimitReached("This link has reached its limit. Ask the person who sent it to you for a new one.")
         await require_target(self._pool, found)
         given = _checked(name) if found.link.ask_name else ""
         text = await self._added(found, given, context.address)

@@ -92,9 +92,7 @@ class LinkLimits:
             return
         link = self._guest.link
         if link.types and not any(_matches(name, kind) for kind in link.types):
-            raise UnsupportedMediaType(
-                f"This link doesn't accept '{name}'. It accepts only {', '.join(link.types)}."
-            )
+            raise UnsupportedMediaType(f"This link doesn't accept '{name}'. It accepts only {', '.join(link.types)}.")
         if link.max_uploads is not None and link.uploads >= link.max_uploads:
             raise takes_no_more()
         if link.max_bytes is not None and link.bytes + (size or 0) > link.max_bytes:

@@ -111,8 +111,7 @@ class Shares:
             )
         if values["folder_per_sender"] and kind is LinkKind.BOTH:
             raise InvalidRequest(
-                "Only file requests can have a folder for each sender. Change the link's kind, or "
-                "turn the option off."
+                "Only file requests can have a folder for each sender. Change the link's kind, or turn the option off."
             )
         async with self._change("share.add", path) as change:
             await change.begin()
@@ -134,9 +133,7 @@ class Shares:
         self._require_rights(link.kind)
         values = await self._values(options)
         if self._links.policy.require_password and "password_hash" in values and not values["password_hash"]:
-            raise InvalidRequest(
-                "Links must have a password on this gateway. Set another one instead of removing it."
-            )
+            raise InvalidRequest("Links must have a password on this gateway. Set another one instead of removing it.")
         if values.get("folder_per_sender") and link.kind is not LinkKind.REQUEST:
             raise InvalidRequest("Only file requests can have a folder for each sender. Turn the option off.")
         if not values:
@@ -215,11 +212,7 @@ class Shares:
 
     async def _values(self, options: LinkOptions) -> dict[str, Any]:
         """The columns that the options set; `InvalidRequest` if they make no sense."""
-        given = {
-            name: value
-            for name, value in msgspec.structs.asdict(options).items()
-            if value is not msgspec.UNSET
-        }
+        given = {name: value for name, value in msgspec.structs.asdict(options).items() if value is not msgspec.UNSET}
         for name, most in (("title", MAX_TITLE), ("note", MAX_NOTE)):
             if name in given and len(given[name]) > most:
                 raise InvalidRequest(f"The {name} can have at most {most} characters. Shorten it.")
@@ -247,9 +240,7 @@ class Shares:
             raise InvalidRequest("The link would already have expired. Choose a later time.")
         if latest is not None and (end is None or end > latest + 60_000):
             longest = self._links.policy.max_lifetime
-            raise InvalidRequest(
-                f"Links can be valid for at most {longest} on this gateway. Choose an earlier end."
-            )
+            raise InvalidRequest(f"Links can be valid for at most {longest} on this gateway. Choose an earlier end.")
 
 
 def _types(types: Sequence[str]) -> list[str]:

@@ -73,9 +73,7 @@ class ThumbnailProcess:
         try:
             turn = await self._turns.take(keys)
         except NoRoom:
-            raise Unavailable(
-                "Too many thumbnails are being made. Try again in a moment.", retry_after=5
-            ) from None
+            raise Unavailable("Too many thumbnails are being made. Try again in a moment.", retry_after=5) from None
         try:
             yield
         finally:

@@ -38,18 +38,14 @@ class Thumbnails:
 
     def of(self, drive: Drive, path: Path, entry: Entry, size: int, page: int) -> "PlannedThumbnail":
         """`NoThumbnail` if it is no file of which one is made."""
-        kind = next(
-            (kind for kind in (entry.content_type, guess_content_type(path.name)) if kind in self.types), None
-        )
+        kind = next((kind for kind in (entry.content_type, guess_content_type(path.name)) if kind in self.types), None)
         if kind is None:
             raise NoThumbnail(f"Thumbnails aren't available for files like '{path.name}'.")
         if (entry.size or 0) > MAX_BYTES:
             raise NoThumbnail(f"'{path.name}' is too large for a thumbnail.")
         if page > 1 and kind not in _DOCUMENTS:
             raise NoThumbnail(f"'{path.name}' has only one page; request page 1.")
-        return PlannedThumbnail(
-            self, drive, path, entry, size, page, "pdf" if kind in _DOCUMENTS else "image"
-        )
+        return PlannedThumbnail(self, drive, path, entry, size, page, "pdf" if kind in _DOCUMENTS else "image")
 
     async def sweep(self) -> None:
         await asyncio.to_thread(self._cache.sweep)

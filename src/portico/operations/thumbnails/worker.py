@@ -160,14 +160,7 @@ def _prepare() -> ModuleType | None:
     Image.MAX_IMAGE_PIXELS = MAX_PIXELS
     exif = Image.Exif()
     exif[0x0112] = 6  # turned
-    for mode, name in (
-        ("P", "GIF"),
-        ("P", "PNG"),
-        ("RGBA", "PNG"),
-        ("RGB", "JPEG"),
-        ("CMYK", "JPEG"),
-        ("RGB", "WEBP"),
-    ):
+    for mode, name in (("P", "GIF"), ("P", "PNG"), ("RGBA", "PNG"), ("RGB", "JPEG"), ("CMYK", "JPEG"), ("RGB", "WEBP")):
         sample = BytesIO()
         Image.new(mode, (9, 9)).save(sample, name, **({} if name == "GIF" else {"exif": exif}))
         _encoded(_thumbnail(sample.getvalue(), 4))

@@ -38,9 +38,7 @@ class UploadServices(msgspec.Struct, frozen=True):
     """Whether the SHA-256 of every upload is computed."""
     held: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(HELD_AT_ONCE))
     """Of requests that are held in memory until their digest is known."""
-    reading_ahead: asyncio.Semaphore = msgspec.field(
-        default_factory=lambda: asyncio.Semaphore(READ_AHEAD_AT_ONCE)
-    )
+    reading_ahead: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(READ_AHEAD_AT_ONCE))
     """Of requests whose body is read before it is known what becomes of it."""
 
     def wanted(self, asked: WantedDigest) -> WantedDigest:

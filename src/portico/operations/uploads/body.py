@@ -90,8 +90,7 @@ class SizeLimit(msgspec.Struct):
     def error(self) -> TooLarge:
         if self.is_announced:
             return TooLarge(
-                f"The upload exceeds its declared size of {self.size} bytes. Start a new upload with "
-                "the right size."
+                f"The upload exceeds its declared size of {self.size} bytes. Start a new upload with the right size."
             )
         return too_large(self.size)
 

@@ -70,9 +70,7 @@ class UploadCompletion:
         wanted = self._shared.wanted(wanted)
         if wanted.computed and not details.partial:
             await self._digest(claim, drive, stored, details.entry, details, wanted)
-        return status_of(
-            claim.record, details, offset=upload.offset, size=upload.offset, trash_ids=drive.trashed
-        )
+        return status_of(claim.record, details, offset=upload.offset, size=upload.offset, trash_ids=drive.trashed)
 
     async def _store(
         self, claim: UploadClaim, drive: Drive, upload: ResumableUpload, details: UploadDetails, path: Path
@@ -109,13 +107,7 @@ class UploadCompletion:
             await self._limits.give_back(upload.offset)
 
     async def _digest(
-        self,
-        claim: UploadClaim,
-        drive: Drive,
-        path: Path,
-        entry: Entry,
-        details: UploadDetails,
-        wanted: WantedDigest,
+        self, claim: UploadClaim, drive: Drive, path: Path, entry: Entry, details: UploadDetails, wanted: WantedDigest
     ) -> None:
         """Compute the digest of the stored file, unless that was done in passing, and remember it."""
         try:

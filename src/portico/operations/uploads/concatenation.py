@@ -54,8 +54,7 @@ class Concatenation:
         async with AsyncExitStack() as stack:
             # Claimed one after the other in one order, so that two requests for the same parts never wait for each other.
             claims = {
-                part: await stack.enter_async_context(self._access.claimed(drive, part))
-                for part in sorted(parts)
+                part: await stack.enter_async_context(self._access.claimed(drive, part)) for part in sorted(parts)
             }
             known = [details_of(claims[part].record) for part in parts]
             if (final := known[0].joined_as) and all(details.joined_as == final for details in known):
@@ -85,9 +84,7 @@ class Concatenation:
             watch = self._tree.watch(self._standing)
             content = guarded(claim, partial_uploads(drive, parts), SizeLimit(size, size), watch)
             await upload.append(
-                hashing.watch(content) if hashing else content,
-                partial(save_progress, claim, upload),
-                at_most=size,
+                hashing.watch(content) if hashing else content, partial(save_progress, claim, upload), at_most=size
             )
             if upload.offset != size:
                 raise service_failed(f"partial uploads of {size} bytes have {upload.offset}")

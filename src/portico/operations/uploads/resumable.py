@@ -111,9 +111,7 @@ class ResumableUploads:
             details = details_of(claim.record)
             if claim.record.status != OPEN:
                 return status_of(claim.record, details)
-            upload = await drive.resume_upload(
-                state_of(claim.record), known_offset=claim.record.offset, trusted=False
-            )
+            upload = await drive.resume_upload(state_of(claim.record), known_offset=claim.record.offset, trusted=False)
             if upload.offset != claim.record.offset:
                 await save_progress(claim, upload)
             if upload.offset == claim.record.size:
@@ -163,9 +161,7 @@ class ResumableUploads:
             claim.interrupt = interrupt
             details = details_of(claim.record)
             if details.parts:
-                raise Forbidden(
-                    "This upload is joined from other uploads and can't be extended. Start a new upload."
-                )
+                raise Forbidden("This upload is joined from other uploads and can't be extended. Start a new upload.")
             if claim.record.status != OPEN:
                 if offset == claim.record.offset and not length:
                     return status_of(claim.record, details)
@@ -173,9 +169,7 @@ class ResumableUploads:
             # A client that goes on where the last request ended need not wait until the storage is asked. One that has
             # sent everything may find the file stored.
             agrees = offset == claim.record.offset != claim.record.size
-            upload = await drive.resume_upload(
-                state_of(claim.record), known_offset=claim.record.offset, trusted=agrees
-            )
+            upload = await drive.resume_upload(state_of(claim.record), known_offset=claim.record.offset, trusted=agrees)
             if offset != upload.offset:
                 raise other_offset(upload.offset)
             total = self._agreed_size(claim.record, drive, size)
@@ -205,13 +199,7 @@ class ResumableUploads:
             return await self._completion.complete(claim, drive, upload, details, wanted)
 
     def _content(
-        self,
-        drive: Drive,
-        chunks: AsyncIterator[bytes],
-        length: int | None,
-        hashing: Hashing | None,
-        *,
-        held: bool,
+        self, drive: Drive, chunks: AsyncIterator[bytes], length: int | None, hashing: Hashing | None, *, held: bool
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """The chunks; if `held`, none of them before all together match their digest."""
         if hashing is None:
@@ -292,8 +280,7 @@ class ResumableUploads:
             details=text_of(details).encode(),
             state=upload.state,
             created_at=now,
-            expires_at=now
-            + clock.milliseconds(lifetime if kind == HIDDEN else min(EMPTY_LIFETIME, lifetime)),
+            expires_at=now + clock.milliseconds(lifetime if kind == HIDDEN else min(EMPTY_LIFETIME, lifetime)),
             kind=kind,
             link=self._limits.link,
             address=self._limits.network,
@@ -315,8 +302,7 @@ class ResumableUploads:
             return known
         if known is not None:
             raise InvalidRequest(
-                f"The upload was declared with {known} bytes, and its size can't be changed. Start a "
-                "new upload."
+                f"The upload was declared with {known} bytes, and its size can't be changed. Start a new upload."
             )
         if size < record.offset:
             raise InvalidRequest(

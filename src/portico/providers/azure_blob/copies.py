@@ -63,8 +63,7 @@ async def copy_blob(
         # A failed copy leaves an empty blob.
         await service.send("DELETE", target, None, {"If-Match": response.headers.get("ETag", "")})
         raise ProviderFailed(
-            "The storage couldn't copy a file. Try again.",
-            cause=f"the copy ended as {status!r}"[:200],
+            "The storage couldn't copy a file. Try again.", cause=f"the copy ended as {status!r}"[:200]
         )
 
 
@@ -88,23 +87,14 @@ async def _abort(service: Container, target: str, copy_id: str) -> None:
     try:
         try:
             await service.send(
-                "PUT",
-                target,
-                {"comp": "copy", "copyid": copy_id},
-                {"x-ms-copy-action": "abort"},
-                within=within,
+                "PUT", target, {"comp": "copy", "copyid": copy_id}, {"x-ms-copy-action": "abort"}, within=within
             )
         except ServiceError as error:
             if error.status != 409:  # it has ended already
                 raise
         found = await service.send("HEAD", target, within=within)
-        if (
-            found.headers.get("x-ms-copy-id") == copy_id
-            and found.headers.get("x-ms-copy-status") != "success"
-        ):
-            await service.send(
-                "DELETE", target, None, {"If-Match": found.headers.get("ETag", "")}, within=within
-            )
+        if found.headers.get("x-ms-copy-id") == copy_id and found.headers.get("x-ms-copy-status") != "success":
+            await service.send("DELETE", target, None, {"If-Match": found.headers.get("ETag", "")}, within=within)
     except (ServiceError, AzureError) as error:  # the error that is being handled says more
         log.warning("copy-not-aborted", cause=type(error).__name__)
 

@@ -12,9 +12,7 @@ from portico.providers.wire.ranges import empty_download
 from portico.providers.wire.responses import size_of
 
 
-async def open_blob(
-    container: Container, key: str, start: int, stop: int | None, etag: str | None
-) -> Download:
+async def open_blob(container: Container, key: str, start: int, stop: int | None, etag: str | None) -> Download:
     """As `ObjectService.open`."""
     name = name_of(key)
     with translated(name):

@@ -52,16 +52,9 @@ _PROPERTIES = (
     "ResourceType",  # of accounts with a hierarchical namespace
     FOLDER_MARK,
 )
-_SHAPE = Shape(
-    {"Blob": ("Name", "EncodedName", *_PROPERTIES), "BlobPrefix": ("Name", "EncodedName")}, ("NextMarker",)
-)
+_SHAPE = Shape({"Blob": ("Name", "EncodedName", *_PROPERTIES), "BlobPrefix": ("Name", "EncodedName")}, ("NextMarker",))
 _SHAPE_OF_VERSIONS = Shape(
-    {
-        "Blob": (
-            *("Name", "EncodedName", "VersionId", "IsCurrentVersion"),
-            *("Content-Length", "Etag", FOLDER_MARK),
-        )
-    },
+    {"Blob": (*("Name", "EncodedName", "VersionId", "IsCurrentVersion"), *("Content-Length", "Etag", FOLDER_MARK))},
     ("NextMarker",),
 )
 # Names with characters that XML does not allow are percent-encoded, as an attribute says.
@@ -80,9 +73,7 @@ def read_page(body: bytes, asked: int, flat: bool) -> tuple[KeyPage, list[str]]:
     for record in page.records["Blob"]:
         name, encoded, size, modified, content_type, etag, resource, mark = record
         key = _name(name, encoded)
-        if resource == "directory" or (
-            (mark or "").lower() == "true" and size == "0" and not key.endswith("/")
-        ):
+        if resource == "directory" or ((mark or "").lower() == "true" and size == "0" and not key.endswith("/")):
             folder = key.rstrip("/") + "/"
             if flat:
                 listing.objects.append(Entry(folder, True, content_type=FOLDER_TYPE))
@@ -141,17 +132,10 @@ def entry_of(key: str, headers: Mapping[str, str], size: int | None = None) -> E
     return entry
 
 
-def _file(
-    key: str, size: str | None, modified: str | None, content_type: str | None, etag: str | None
-) -> Entry:
+def _file(key: str, size: str | None, modified: str | None, content_type: str | None, etag: str | None) -> Entry:
     try:
         return Entry(
-            key,
-            False,
-            int(size or ""),
-            _stamp(modified or ""),
-            content_type or guess_content_type(key),
-            etag_of(etag),
+            key, False, int(size or ""), _stamp(modified or ""), content_type or guess_content_type(key), etag_of(etag)
         )
     except ValueError:
         raise malformed_response("a blob without a size or a date") from None

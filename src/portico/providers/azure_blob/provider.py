@@ -41,20 +41,13 @@ class AzureBlobProvider(VersionedStore):
     removal_passes = 4
 
     def __init__(
-        self,
-        container: str,
-        *,
-        timeout: float = TIMEOUT_SECONDS,
-        memory: MemoryBudget | None = None,
-        **account: str,
+        self, container: str, *, timeout: float = TIMEOUT_SECONDS, memory: MemoryBudget | None = None, **account: str
     ) -> None:
         """`account`: as `credential_and_url` takes it."""
         super().__init__(memory)
         access = credential_and_url("blob", **account)
         if not _CONTAINER.fullmatch(container):
-            raise invalid_option(
-                "the option container is not a valid name: 3 to 63 of a-z, 0-9 and single dashes",
-            )
+            raise invalid_option("the option container is not a valid name: 3 to 63 of a-z, 0-9 and single dashes")
         self.identity = f"{access.url.partition('://')[2]}/{container}"
         self._service = Container(access, container, timeout)
         self.versions = BlobVersions(self, self._service)
@@ -74,9 +67,7 @@ class AzureBlobProvider(VersionedStore):
 
     async def _add_marked(self, listing: KeyPage, marked: list[str]) -> None:
         """Show each marked folder once: one with content is also a prefix of this page or a later one."""
-        end = (
-            max([*(entry.name for entry in listing.objects), *listing.prefixes], default="") if marked else ""
-        )
+        end = max([*(entry.name for entry in listing.objects), *listing.prefixes], default="") if marked else ""
         for folder in marked:
             comes_later = listing.token is not None and folder > end and await self.holds_keys(folder)
             if folder not in listing.prefixes and not comes_later:
@@ -94,16 +85,8 @@ class AzureBlobProvider(VersionedStore):
 
     # Writing
 
-    async def store(
-        self,
-        key: str,
-        chunks: AsyncIterator[bytes],
-        content_type: str,
-        options: WriteOptions,
-    ) -> Entry:
-        state = UploadState(
-            token_hex(16), key, content_type, options.replace, False, options.at_most, options.modified
-        )
+    async def store(self, key: str, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions) -> Entry:
+        state = UploadState(token_hex(16), key, content_type, options.replace, False, options.at_most, options.modified)
         upload = BlobUpload(self._service, state, options.if_match)
         upload.kept = options.kept
         return await upload.store(self.memory, chunks)
@@ -111,9 +94,7 @@ class AzureBlobProvider(VersionedStore):
     def part_store(self, state: UploadState) -> BlobUpload:
         return BlobUpload(self._service, state)
 
-    async def duplicate(
-        self, source: Version, target: str, *, replace: bool, if_match: str | None = None
-    ) -> None:
+    async def duplicate(self, source: Version, target: str, *, replace: bool, if_match: str | None = None) -> None:
         if source.key.endswith("/"):
             await self.mark(target)
             return

@@ -40,9 +40,7 @@ class Container(Service):
     def blob_url(self, key: str) -> str:
         return self.url(self._name, key)
 
-    async def list(
-        self, prefix: str, size: int, token: str | None, *, flat: bool
-    ) -> tuple[KeyPage, list[str], str]:
+    async def list(self, prefix: str, size: int, token: str | None, *, flat: bool) -> tuple[KeyPage, list[str], str]:
         """A page, the folders that blobs in it mark, and the hash of the folder that ended the page before."""
         # The metadata tells which zero-byte blobs are folders. It adds a few per cent to the cost of a listing.
         query = {"restype": "container", "comp": "list", "include": "metadata"}
@@ -55,9 +53,7 @@ class Container(Service):
         if marker is not None:
             query["marker"] = marker
         try:
-            response = await self.send(
-                "GET", self.url(self._name), query, at_most=page_bytes(size, MAX_ENTRY_BYTES)
-            )
+            response = await self.send("GET", self.url(self._name), query, at_most=page_bytes(size, MAX_ENTRY_BYTES))
         except ResponseTooLarge:
             if size <= _SAFE_PAGE_SIZE:
                 raise
@@ -76,9 +72,7 @@ class Container(Service):
                 return None
             raise
 
-    async def find(
-        self, key: str, mark: tuple[str, str] | None = None, within: float | None = None
-    ) -> Entry | None:
+    async def find(self, key: str, mark: tuple[str, str] | None = None, within: float | None = None) -> Entry | None:
         """The blob; with `mark`, a header and its value, only if it has that."""
         headers = await self.head(key, within)
         if headers is None or (mark and headers.get(mark[0]) != mark[1]):

@@ -96,9 +96,7 @@ class BlobUpload(PartStore):
         headers = {"x-ms-blob-type": "BlockBlob", "Content-MD5": await whole.md5()}
         return await self._keeping(None, headers, Body(whole.chunks, whole.size), whole.size)
 
-    async def _keeping(
-        self, query: dict[str, str] | None, headers: dict[str, str], body: Body, size: int
-    ) -> Entry:
+    async def _keeping(self, query: dict[str, str] | None, headers: dict[str, str], body: Body, size: int) -> Entry:
         state = self._state
         common = _described(state.content_type) | {_MARK: state.id} | headers
         if state.modified is not None:
@@ -111,9 +109,7 @@ class BlobUpload(PartStore):
 
         return await over_kept(self.kept, self._name, state.replaces_goal, self._if_match, make)
 
-    async def _make(
-        self, query: dict[str, str] | None, headers: dict[str, str], body: Body, size: int
-    ) -> Entry:
+    async def _make(self, query: dict[str, str] | None, headers: dict[str, str], body: Body, size: int) -> Entry:
         """Make the blob visible. If the response was lost, its mark shows whether it is there."""
         state = self._state
         with translated(self._name):

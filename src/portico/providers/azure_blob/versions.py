@@ -55,9 +55,7 @@ class BlobVersions(ObjectVersions):
             if token is None:
                 return
 
-    async def _list(
-        self, prefix: str, size: int, marker: str | None
-    ) -> tuple[list[Current], str, str | None]:
+    async def _list(self, prefix: str, size: int, marker: str | None) -> tuple[list[Current], str, str | None]:
         """As `read_versions`."""
         query = {"restype": "container", "comp": "list", "include": "versions,metadata"}
         query |= {"maxresults": str(size), "prefix": prefix}
@@ -84,9 +82,7 @@ class BlobVersions(ObjectVersions):
     async def copy(self, key: str, version: str, target: str, *, replace: bool) -> None:
         with translated(name_of(key)):
             try:
-                await copy_blob(
-                    self._container, Version(key, None), target, replace=replace, version_id=version
-                )
+                await copy_blob(self._container, Version(key, None), target, replace=replace, version_id=version)
             except ServiceError as error:
                 if not replace and is_taken(error):
                     raise already_exists(name_of(target)) from error

@@ -101,8 +101,7 @@ def credential_and_url(
     if connection_string:
         if account_url or account_key or sas_token:
             raise invalid_option(
-                "connection-string can't be combined with other options: remove account-url, "
-                "account-key and sas-token"
+                "connection-string can't be combined with other options: remove account-url, account-key and sas-token"
             )
         return _from_connection_string(service, connection_string)
     if not account_url:
@@ -118,9 +117,7 @@ def _from_connection_string(service: ServiceName, text: str) -> AzureAccess:
     url = fields.get(f"{service}endpoint")
     if not url:
         if not name:
-            raise invalid_option(
-                f"connection-string has neither AccountName nor {service.capitalize()}Endpoint"
-            )
+            raise invalid_option(f"connection-string has neither AccountName nor {service.capitalize()}Endpoint")
         scheme = fields.get("defaultendpointsprotocol", "https")
         url = f"{scheme}://{name}.{service}.{fields.get('endpointsuffix', 'core.windows.net')}"
     key, sas = fields.get("accountkey"), fields.get("sharedaccesssignature")
@@ -162,10 +159,7 @@ def _access(url: str, name: str | None, key: str | None, sas: str | None) -> Azu
     netloc = f"{host}:{port}" if port else host
     account = name or _account(parts.hostname, parts.path)
     return AzureAccess(
-        f"{parts.scheme}://{netloc}{parts.path.rstrip('/')}",
-        account,
-        key,
-        sas.strip().lstrip("?") if sas else None,
+        f"{parts.scheme}://{netloc}{parts.path.rstrip('/')}", account, key, sas.strip().lstrip("?") if sas else None
     )
 
 
@@ -192,6 +186,4 @@ def _check_key(key: str) -> None:
 
 
 def invalid_option(cause: str) -> ProviderRefused:
-    return ProviderRefused(
-        "The storage of this account is not set up correctly. Tell your administrator.", cause=cause
-    )
+    return ProviderRefused("The storage of this account is not set up correctly. Tell your administrator.", cause=cause)

@@ -17,12 +17,7 @@ class StreamedContent:
     """The chunks of a download. It holds a connection until the end or `aclose`, whether it is read or not."""
 
     def __init__(
-        self,
-        name: str,
-        stream: Stream,
-        start: int,
-        stop: int,
-        reopen: Callable[[int], Awaitable[Stream]] | None = None,
+        self, name: str, stream: Stream, start: int, stop: int, reopen: Callable[[int], Awaitable[Stream]] | None = None
     ) -> None:
         """`reopen`: opens the same version of the file at another position, if the service can do that."""
         self._name = name
@@ -44,11 +39,7 @@ class StreamedContent:
                     return await self._chunk()
                 except AzureError as error:
                     self._close_stream()
-                    if (
-                        attempt == _ATTEMPTS
-                        or isinstance(error, ServiceResponseTimeoutError)
-                        or not self._reopen
-                    ):
+                    if attempt == _ATTEMPTS or isinstance(error, ServiceResponseTimeoutError) or not self._reopen:
                         raise
                     await asyncio.sleep(random.uniform(0.25, 0.5) * attempt)  # noqa: S311  (no secret)
         raise AssertionError

@@ -118,9 +118,7 @@ _CURSOR_CODES = (
 )
 _OTHER_PARAMETER = re.compile(rb"<QueryParameterName>(?!marker<)")
 _CLOCK = re.compile(rb"date header|too old|time ?stamp", re.IGNORECASE)
-_TIME_FRAME = re.compile(
-    rb"not valid in the specified time frame|signed expiry time|signed start", re.IGNORECASE
-)
+_TIME_FRAME = re.compile(rb"not valid in the specified time frame|signed expiry time|signed start", re.IGNORECASE)
 
 
 class ServiceError(Exception):
@@ -159,9 +157,7 @@ def _meaning(error: ServiceError, name: str, token: str | None) -> PorticoError:
         seconds = retry_seconds(error.headers.get("Retry-After")) or _RETRY_SECONDS
         return service_unavailable(f"{said} after all attempts", seconds)
     if token is not None and _rejects_marker(error):
-        return InvalidCursor(
-            "The storage no longer accepts this cursor. Start again without a cursor.", cause=said
-        )
+        return InvalidCursor("The storage no longer accepts this cursor. Start again without a cursor.", cause=said)
     if error.code in _CAUSES:
         return service_refused(f"{_refusal(error)} ({said})")
     if error.code in _NOT_POSSIBLE:
@@ -204,7 +200,7 @@ def _transport(error: Exception) -> PorticoError:
         return service_refused(
             "this platform has no usable identity: assign a managed or workload identity, set "
             "AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET, or give account-key or "
-            f"sas-token ({kind})",
+            f"sas-token ({kind})"
         )
     if isinstance(error, ServiceResponseTimeoutError | TimeoutError):
         return service_timeout(f"the service was silent past the deadline ({kind})")

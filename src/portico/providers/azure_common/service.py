@@ -123,10 +123,7 @@ class Service:
         return Response(response.status_code, response.headers, content, repeated)
 
     async def stream(
-        self,
-        url: str,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
+        self, url: str, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
     ) -> Stream:
         """A GET whose body is not read yet; `ServiceError` for an error status."""
         response, repeated = await self._run("GET", url, query, headers, stream=True)

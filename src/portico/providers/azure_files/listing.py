@@ -12,8 +12,7 @@ from portico.providers.wire.responses import check_sizes, malformed_response
 from portico.providers.wire.xml_listing import Shape, read
 
 _SHAPE = Shape(
-    {"Directory": ("Name", "LastWriteTime"), "File": ("Name", "Content-Length", "LastWriteTime")},
-    ("NextMarker",),
+    {"Directory": ("Name", "LastWriteTime"), "File": ("Name", "Content-Length", "LastWriteTime")}, ("NextMarker",)
 )
 _ENCODED = re.compile(rb'<Name Encoded="true">([^<]*)</Name>')
 _INEXPRESSIBLE = re.compile("[\x00-\x1f]")

@@ -49,10 +49,7 @@ def _flaw(path: Path) -> str | None:
         if len(name.encode("utf-16-le", "surrogatepass")) > 2 * _MAX_NAME:
             return f"Names in this storage can have at most {_MAX_NAME} characters. Choose a shorter one."
         if _is_reserved(name) and not name.startswith(RESERVED_PREFIX):
-            return (
-                f"Names that begin with '{RESERVED_PREFIX}' are reserved for the gateway. Choose "
-                "another name."
-            )
+            return f"Names that begin with '{RESERVED_PREFIX}' are reserved for the gateway. Choose another name."
     if len(path.segments) > MAX_DEPTH or len(str(path)) > _MAX_PATH:
         return (
             f"Paths in this storage can have at most {_MAX_PATH} characters and {MAX_DEPTH} folders. "

@@ -32,12 +32,7 @@ class AzureFilesProvider(Provider):
     max_file_size = 4 * 2**40
 
     def __init__(
-        self,
-        share: str,
-        *,
-        timeout: float = TIMEOUT_SECONDS,
-        memory: MemoryBudget | None = None,
-        **account: str,
+        self, share: str, *, timeout: float = TIMEOUT_SECONDS, memory: MemoryBudget | None = None, **account: str
     ) -> None:
         """`account`: as `credential_and_url` takes it."""
         self._memory = memory or MemoryBudget()
@@ -47,9 +42,7 @@ class AzureFilesProvider(Provider):
 
     # Reading
 
-    async def list_page(
-        self, folder: Path, size: int, token: str | None, *, file_first: bool = False
-    ) -> Page:
+    async def list_page(self, folder: Path, size: int, token: str | None, *, file_first: bool = False) -> Page:
         with translated(folder.name, token):
             listing = await self._share.list(folder, size, token) if names.possible(folder) else None
             if listing is None:
@@ -76,19 +69,13 @@ class AzureFilesProvider(Provider):
             raise not_found(path.name)
         return found.entry
 
-    async def read(
-        self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
-    ) -> Download:
+    async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         return await open_file(self._share, path, start, stop, etag)
 
     # Writing
 
     async def write(
-        self,
-        path: Path,
-        chunks: AsyncIterator[bytes],
-        content_type: str,
-        options: WriteOptions = WriteOptions(),
+        self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions = WriteOptions()
     ) -> Entry:
         with translated(path.name):
             await check_file_target(
@@ -115,12 +102,7 @@ class AzureFilesProvider(Provider):
             raise
 
     async def begin_upload(
-        self,
-        path: Path,
-        content_type: str,
-        options: WriteOptions = WriteOptions(),
-        *,
-        renamed: bool = False,
+        self, path: Path, content_type: str, options: WriteOptions = WriteOptions(), *, renamed: bool = False
     ) -> AzureFilesUpload:
         with translated(path.name):
             if renamed:
@@ -166,15 +148,11 @@ class AzureFilesProvider(Provider):
             if not there:
                 raise not_found(path.name)
 
-    async def copy(
-        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
-    ) -> None:
+    async def copy(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
         with translated(source.name):
             await trees.copy(self._share, source, target, replace=replace, kept=kept)
 
-    async def move(
-        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
-    ) -> None:
+    async def move(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
         with translated(source.name):
             await trees.move(self._share, source, target, replace=replace, kept=kept)
 

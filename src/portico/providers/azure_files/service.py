@@ -65,9 +65,7 @@ class Share:
 
     # Reading
 
-    async def list(
-        self, folder: Path, size: int, token: str | None, prefix: str = ""
-    ) -> FolderListing | None:
+    async def list(self, folder: Path, size: int, token: str | None, prefix: str = "") -> FolderListing | None:
         query = {**_FOLDER, "comp": "list", "maxresults": str(size), "include": "Timestamps"}
         if token is not None:
             query["marker"] = token
@@ -142,11 +140,7 @@ class Share:
         await self._service.send("PUT", self._url(path), {"comp": "properties"}, headers)
 
     async def put_range(self, path: Path, start: int, body: Body, md5: str) -> None:
-        headers = {
-            "x-ms-write": "update",
-            "x-ms-range": f"bytes={start}-{start + body.size - 1}",
-            "Content-MD5": md5,
-        }
+        headers = {"x-ms-write": "update", "x-ms-range": f"bytes={start}-{start + body.size - 1}", "Content-MD5": md5}
         await self._service.send("PUT", self._url(path), {"comp": "range"}, headers, body)
 
     async def rename(

@@ -49,9 +49,7 @@ _CLEANUP_FRACTION = 3
 class StagedFile:
     """A file that is invisible until `commit`."""
 
-    def __init__(
-        self, share: Share, content_type: str, at_most: int | None = None, path: Path | None = None
-    ) -> None:
+    def __init__(self, share: Share, content_type: str, at_most: int | None = None, path: Path | None = None) -> None:
         self.id = ""
         self.room = 0
         """The size of the file at the service, which may be more than was written."""

@@ -8,14 +8,7 @@ from datetime import datetime
 from azure.core.exceptions import AzureError
 
 from portico.model.entries import Entry
-from portico.model.errors import (
-    InvalidPath,
-    PorticoError,
-    already_exists,
-    cannot_replace_folder,
-    changed,
-    not_a_folder,
-)
+from portico.model.errors import InvalidPath, PorticoError, already_exists, cannot_replace_folder, changed, not_a_folder
 from portico.model.paths import Path
 from portico.providers.azure_common.errors import ServiceError, translated
 from portico.providers.azure_files import names
@@ -62,19 +55,12 @@ def counting(done: Callable[[], str], path: Path) -> Iterator[None]:
 
 
 async def check_file_target(
-    share: Share,
-    target: Path,
-    *,
-    replace: bool,
-    ancestors_checked: bool = False,
-    if_match: str | None = None,
+    share: Share, target: Path, *, replace: bool, ancestors_checked: bool = False, if_match: str | None = None
 ) -> None:
     """Check before a large body is received: what would fail at the rename fails now."""
     names.check(target)
     file, folder, parent = await asyncio.gather(
-        share.file(target),
-        share.folder(target),
-        _known() if ancestors_checked else share.folder(target.parent),
+        share.file(target), share.folder(target), _known() if ancestors_checked else share.folder(target.parent)
     )
     if folder:
         raise cannot_replace_folder(target.name)
@@ -125,9 +111,7 @@ async def _check_spelling(share: Share, target: Path) -> None:
     async for listing in pages(share, target.parent, prefix=target.name):
         if any(entry.name == target.name for entry in listing.entries):
             return
-        other = other or any(
-            names.folded(entry.name) == names.folded(target.name) for entry in listing.entries
-        )
+        other = other or any(names.folded(entry.name) == names.folded(target.name) for entry in listing.entries)
     if other:  # otherwise it was removed in the meantime
         raise InvalidPath(
             f"A file exists whose name differs from '{target.name}' only in case, which this "

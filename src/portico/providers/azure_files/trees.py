@@ -80,8 +80,7 @@ async def remove_emptied(share: Share, folder: Path) -> None:
         if error.code != "DirectoryNotEmpty":
             raise
         raise FolderNotEmpty(
-            f"New files were added to '{folder.name}' in the meantime, so it was not deleted. Check "
-            "them and try again."
+            f"New files were added to '{folder.name}' in the meantime, so it was not deleted. Check them and try again."
         ) from error
 
 
@@ -143,8 +142,7 @@ async def _found(share: Share, path: Path) -> Found:
 def _check_apart(source: Path, target: Path) -> None:
     if names.holds(source, target) or names.holds(target, source):
         raise NotPossible(
-            "You can't move or copy a folder into itself or one of its subfolders, or over a "
-            "folder that contains it."
+            "You can't move or copy a folder into itself or one of its subfolders, or over a folder that contains it."
         )
 
 
@@ -234,9 +232,7 @@ async def _copy_tree(share: Share, source: Path, target: Path, *, replace: bool)
             async for page in pages(share, here):
                 shown = [entry for entry in page.entries if names.shown(entry.name)]
                 await for_each(copy_one, (entry for entry in shown if not entry.is_folder))
-                pending += [
-                    (here.child(entry.name), there.child(entry.name)) for entry in shown if entry.is_folder
-                ]
+                pending += [(here.child(entry.name), there.child(entry.name)) for entry in shown if entry.is_folder]
 
 
 async def _merge(share: Share, source: Path, target: Path) -> None:

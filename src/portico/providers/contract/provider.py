@@ -48,9 +48,7 @@ def decode(token: str, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(urlsafe_b64decode(token + "=" * (-len(token) % 4)), type=kind)
     except ValueError:
-        raise InvalidCursor(
-            "The cursor doesn't belong to this search. Start again without a cursor."
-        ) from None
+        raise InvalidCursor("The cursor doesn't belong to this search. Start again without a cursor.") from None
 
 
 TIMEOUT_SECONDS = 30.0
@@ -90,9 +88,7 @@ class Provider(ABC):
     """Identifies the bucket, container, share or folder: equal on two nodes if and only if they see the same tree."""
 
     @abstractmethod
-    async def list_page(
-        self, folder: Path, size: int, token: str | None, *, file_first: bool = False
-    ) -> Page:
+    async def list_page(self, folder: Path, size: int, token: str | None, *, file_first: bool = False) -> Page:
         """At most `size` entries of `folder`, from the start or from where `token` ended.
 
         An object store may have a file and a folder of the same name. With `file_first` that is `NotAFolder`.
@@ -130,9 +126,7 @@ class Provider(ABC):
         return None if entry.is_folder else entry
 
     @abstractmethod
-    async def read(
-        self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
-    ) -> Download:
+    async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         """The file's bytes from `start` up to `stop`, or to its end; `stop` beyond the end means the end.
 
         Errors that can be known are raised here, before the download is returned. Its chunks arrive as they are
@@ -144,11 +138,7 @@ class Provider(ABC):
 
     @abstractmethod
     async def write(
-        self,
-        path: Path,
-        chunks: AsyncIterator[bytes],
-        content_type: str,
-        options: WriteOptions = WriteOptions(),
+        self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions = WriteOptions()
     ) -> Entry:
         """Make the file at `path` hold `chunks`, all or nothing, and return its entry.
 
@@ -163,12 +153,7 @@ class Provider(ABC):
 
     @abstractmethod
     async def begin_upload(
-        self,
-        path: Path,
-        content_type: str,
-        options: WriteOptions = WriteOptions(),
-        *,
-        renamed: bool = False,
+        self, path: Path, content_type: str, options: WriteOptions = WriteOptions(), *, renamed: bool = False
     ) -> ResumableUpload:
         """An upload in several requests. Its state is to be saved before the first `append`: until then, nothing of it
         exists in the service.
@@ -209,9 +194,7 @@ class Provider(ABC):
         """
 
     @abstractmethod
-    async def copy(
-        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
-    ) -> None:
+    async def copy(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
         """Copy a file or a whole folder. Each file appears whole or not at all.
 
         A folder copied onto a folder is merged into it. If it fails midway, the error says how much was done, and
@@ -225,9 +208,7 @@ class Provider(ABC):
         """
 
     @abstractmethod
-    async def move(
-        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
-    ) -> None:
+    async def move(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
         """As `copy`, but the source is removed after its copy exists. What was added to the source meanwhile stays.
 
         A file that is replaced meanwhile is moved or stays, in either case as its newest version. `Changed`: it stays,

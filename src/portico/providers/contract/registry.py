@@ -14,14 +14,7 @@ from typing import Any
 
 import msgspec
 
-from portico.model.errors import (
-    InvalidPath,
-    InvalidRequest,
-    NotFound,
-    PorticoError,
-    ProviderFailed,
-    ProviderRefused,
-)
+from portico.model.errors import InvalidPath, InvalidRequest, NotFound, PorticoError, ProviderFailed, ProviderRefused
 from portico.model.paths import RESERVED_PREFIX, Path
 from portico.providers.contract.provider import TIMEOUT_SECONDS, Provider
 from portico.providers.contract.uploads import UploadLog, WriteOptions

@@ -68,7 +68,5 @@ class Checksum:
     def matches_header(self, hashes: str) -> bool:
         """Whether the header of a download has this checksum, if it names one."""
         name = "crc32c=" if self._md5 is None else "md5="
-        found = [
-            item.strip().removeprefix(name) for item in hashes.split(",") if item.strip().startswith(name)
-        ]
+        found = [item.strip().removeprefix(name) for item in hashes.split(",") if item.strip().startswith(name)]
         return all(theirs == self.text for theirs in found)

@@ -60,13 +60,7 @@ def obtain_token(data: dict[str, Any], scope: str) -> tuple[str, float]:
 
 
 def _load(data: dict[str, Any], scope: str) -> Any:
-    from google.auth import (
-        aws,
-        external_account_authorized_user,
-        identity_pool,
-        impersonated_credentials,
-        pluggable,
-    )
+    from google.auth import aws, external_account_authorized_user, identity_pool, impersonated_credentials, pluggable
     from google.oauth2 import credentials, service_account
 
     match data["type"]:
@@ -113,11 +107,7 @@ def _bounded_session() -> Any:
 
     class Session(requests.Session):
         def request(self, *arguments: Any, **options: Any) -> requests.Response:
-            options |= {
-                "allow_redirects": False,
-                "stream": True,
-                "timeout": (CONNECT_SECONDS, READ_SECONDS),
-            }
+            options |= {"allow_redirects": False, "stream": True, "timeout": (CONNECT_SECONDS, READ_SECONDS)}
             response = super().request(*arguments, **options)
             with response:
                 if response.is_redirect:
@@ -275,9 +265,7 @@ def _read_credentials(key_file: str | None) -> tuple[str, dict[str, Any]]:
     except ValueError:
         raise _refused(f"{origin} is not JSON") from None
     if not isinstance(data, dict) or data.get("type") not in _TYPES:
-        raise _refused(
-            f"{origin} is not a credentials file: its type must be one of {', '.join(sorted(_TYPES))}"
-        )
+        raise _refused(f"{origin} is not a credentials file: its type must be one of {', '.join(sorted(_TYPES))}")
     return origin, data
 
 

@@ -42,12 +42,7 @@ async def _find(service: Service, key: str) -> Entry | None:
 
 
 async def _open(
-    service: Service,
-    key: str,
-    start: int,
-    stop: int | None,
-    etag: str | None,
-    finding: asyncio.Task[Entry | None],
+    service: Service, key: str, start: int, stop: int | None, etag: str | None, finding: asyncio.Task[Entry | None]
 ) -> Download:
     name = name_of(key)
     with translated(name):
@@ -83,9 +78,7 @@ async def _media(
 ) -> aiohttp.ClientResponse:
     # Without this header the service would decompress what is stored with `Content-Encoding: gzip`.
     headers = {"Accept-Encoding": "gzip"} | range_header(start, stop)
-    response = await service.stream(
-        Request("GET", service.object_url(key), {"alt": "media", **version}, headers)
-    )
+    response = await service.stream(Request("GET", service.object_url(key), {"alt": "media", **version}, headers))
     begins = f"bytes {start}-"
     if not response.headers.get("Content-Range", "bytes 0-").startswith(begins):
         response.close()
@@ -99,9 +92,7 @@ async def _entry(key: str, response: aiohttp.ClientResponse, finding: asyncio.Ta
     size, etag = value.rpartition("/")[2], headers.get("X-Goog-Generation", "")
     if not (etag.isascii() and etag.isdigit() and len(etag) < 32):
         raise malformed_response("content without its generation")
-    uploaded = _stamp(
-        headers.get("Last-Modified")
-    )  # refused if it makes no sense, also where it is not needed
+    uploaded = _stamp(headers.get("Last-Modified"))  # refused if it makes no sense, also where it is not needed
     found = await finding
     modified = found.last_modified if found and found.etag == etag else uploaded
     if modified is None:

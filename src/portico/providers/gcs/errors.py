@@ -84,9 +84,7 @@ def translated(name: str) -> Iterator[None]:
     except TimeoutError:
         raise service_timeout("Google Cloud Storage accepted a request and did not answer in time") from None
     except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
-        raise _unavailable(
-            f"no connection ({type(error).__name__}): check the network and endpoint-url"
-        ) from None
+        raise _unavailable(f"no connection ({type(error).__name__}): check the network and endpoint-url") from None
     except aiohttp.ClientResponseError:
         raise service_failed("Google Cloud Storage: the endpoint does not speak HTTP") from None
     except aiohttp.ClientError as error:
@@ -104,9 +102,7 @@ def _meaning(error: ServiceError, name: str) -> PorticoError:
     if error.status in (401, 403):
         return service_refused(f"Google Cloud Storage refused ({error.status}): {_remedy(error)}")
     if 300 <= error.status < 400:
-        return malformed_response(
-            f"a redirect that names no address ({error.status}): check the option endpoint-url"
-        )
+        return malformed_response(f"a redirect that names no address ({error.status}): check the option endpoint-url")
     return service_failed(f"Google Cloud Storage answered {error.status} {error.reason}: {error.text}")
 
 

@@ -68,13 +68,7 @@ class GcsProvider(VersionedStore):
 
     # Writing
 
-    async def store(
-        self,
-        key: str,
-        chunks: AsyncIterator[bytes],
-        content_type: str,
-        options: WriteOptions,
-    ) -> Entry:
+    async def store(self, key: str, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions) -> Entry:
         _check_allowed(key)
         upload = ObjectUpload(
             key, content_type, replace=options.replace, if_match=options.if_match, modified=options.modified
@@ -90,9 +84,7 @@ class GcsProvider(VersionedStore):
         _check_allowed(state.key)
         return GcsUpload(self._service, state)
 
-    async def duplicate(
-        self, source: Version, target: str, *, replace: bool, if_match: str | None = None
-    ) -> None:
+    async def duplicate(self, source: Version, target: str, *, replace: bool, if_match: str | None = None) -> None:
         await copy_object(self._service, source, target, replace=replace, if_match=if_match)
 
     # Removing
@@ -101,9 +93,7 @@ class GcsProvider(VersionedStore):
         await for_each(self.remove_version, [Version(key, None) for key in keys], self.concurrent_removals)
 
     async def remove_version(self, version: Version) -> None:
-        request = Request(
-            "DELETE", self._service.object_url(version.key), {"ifGenerationMatch": version.etag}
-        )
+        request = Request("DELETE", self._service.object_url(version.key), {"ifGenerationMatch": version.etag})
         with translated(name_of(version.key)):
             try:
                 await self._service.call(request)
@@ -133,6 +123,4 @@ def _check_options(bucket: str, key_file: str | None, endpoint: str | None, anon
     if endpoint is not None:
         parts = urlsplit(endpoint)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise InvalidRequest(
-                "The option 'endpoint-url' is not valid; use a URL like http://127.0.0.1:4443."
-            )
+            raise InvalidRequest("The option 'endpoint-url' is not valid; use a URL like http://127.0.0.1:4443.")

@@ -39,9 +39,7 @@ class ObjectResource(msgspec.Struct, rename="camel"):
         kind = self.content_type or guess_content_type(self.name)
         written = stamp(self.updated)
         size = size_of(str(self.size))
-        return Entry(
-            self.name, False, size, self._mtime() or written, kind, str(self.generation), written=written
-        )
+        return Entry(self.name, False, size, self._mtime() or written, kind, str(self.generation), written=written)
 
     def _mtime(self) -> str | None:
         return read_mtime(self.metadata.get(MTIME)) or read_mtime(self.metadata.get(GSUTIL_MTIME))
@@ -106,6 +104,4 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise malformed_response(
-            f"{len(body)} bytes that are not what was requested ({error})"[:300]
-        ) from None
+        raise malformed_response(f"{len(body)} bytes that are not what was requested ({error})"[:300]) from None

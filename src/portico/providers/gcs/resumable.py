@@ -32,11 +32,7 @@ class GcsUpload(PartStore):
     def _upload(self) -> ObjectUpload:
         state = self._state
         return ObjectUpload(
-            state.goal,
-            state.content_type,
-            replace=state.replaces_goal,
-            modified=state.modified,
-            mark=state.id,
+            state.goal, state.content_type, replace=state.replaces_goal, modified=state.modified, mark=state.id
         )
 
     async def begin(self) -> str:

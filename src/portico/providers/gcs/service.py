@@ -66,9 +66,7 @@ class Backoff:
     def __init__(self) -> None:
         self._failures = 0
 
-    async def after(
-        self, error: Exception, *, again: bool | None = None, deadline: float | None = None
-    ) -> None:
+    async def after(self, error: Exception, *, again: bool | None = None, deadline: float | None = None) -> None:
         """Wait before the next attempt, or raise the error if there is none before the deadline.
 
         `again`: whether to retry; None if the error decides.
@@ -104,9 +102,7 @@ class Service:
     def rewrite_url(self, source: str, target: str) -> str:
         return f"{self.object_url(source)}/rewriteTo/b/{self._bucket}/o/{quote(target, safe='')}"
 
-    async def find(
-        self, key: str, within: float | None = None, generation: str | None = None
-    ) -> ObjectResource | None:
+    async def find(self, key: str, within: float | None = None, generation: str | None = None) -> ObjectResource | None:
         """The object, or None; errors are those of `portico.model.errors`. `generation`: of an older version."""
         params = {"fields": OBJECT_FIELDS, "generation": generation}
         request = Request("GET", self.object_url(key), params)
@@ -167,9 +163,7 @@ class Service:
             self._credentials.discard(token)
         raise ServiceError(response.status, error_body, retry_seconds(response.headers.get("Retry-After")))
 
-    async def _send(
-        self, request: Request, token: str | None, watch: asyncio.Timeout
-    ) -> aiohttp.ClientResponse:
+    async def _send(self, request: Request, token: str | None, watch: asyncio.Timeout) -> aiohttp.ClientResponse:
         headers = {"Accept-Encoding": "identity", **request.headers}
         if request.body:
             headers["Content-Length"] = str(sum(map(len, request.body)))

@@ -152,9 +152,7 @@ class SessionLost(ProviderUnavailable):
 class ResumableSession:
     """A resumable upload: parts in order. The service reports how much it has."""
 
-    def __init__(
-        self, service: Service, address: str, kept: int = 0, checksum: Checksum | None = None
-    ) -> None:
+    def __init__(self, service: Service, address: str, kept: int = 0, checksum: Checksum | None = None) -> None:
         """`kept` and `checksum`: how many bytes another process has sent, and their checksum."""
         self._service = service
         # It grants access and outlives the token, so it must not be logged.
@@ -221,9 +219,7 @@ class ResumableSession:
                 if kept > self.kept:
                     backoff = Backoff()
                 elif not in_doubt or kept == end:
-                    await backoff.after(
-                        malformed_response("a resumable upload that makes no progress"), again=True
-                    )
+                    await backoff.after(malformed_response("a resumable upload that makes no progress"), again=True)
                 self.kept = kept
                 in_doubt = kept == end  # everything is stored but not committed: send the end again
             except FAILURES as error:

@@ -76,9 +76,7 @@ class OpenFile:
 class FileChunks:
     """The bytes of a file from `start` up to `stop`."""
 
-    def __init__(
-        self, threads: Threads, path: Path, file: OpenFile, start: int, stop: int, first: bytes
-    ) -> None:
+    def __init__(self, threads: Threads, path: Path, file: OpenFile, start: int, stop: int, first: bytes) -> None:
         """`first`: bytes that were read already, or none."""
         self._threads = threads
         self._path = path
@@ -97,9 +95,7 @@ class FileChunks:
         size = min(_CHUNK, self._stop - self._start)
         chunk, self._first = self._first, b""
         if not chunk:
-            chunk = await self._threads.run(
-                self._threads.reads, self._path, self._file.read, size, self._start
-            )
+            chunk = await self._threads.run(self._threads.reads, self._path, self._file.read, size, self._start)
         if not chunk:
             raise ProviderFailed(f"'{self._path.name}' was shortened during the download. Try again.")
         self._start += len(chunk)
@@ -127,9 +123,7 @@ async def open_download(
     return Download(entry, start, end, FileChunks(threads, path, file, start, end, first))
 
 
-def _open(
-    top: Volume, path: Path, start: int, stop: int | None, etag: str | None
-) -> tuple[OpenFile, int, bytes]:
+def _open(top: Volume, path: Path, start: int, stop: int | None, etag: str | None) -> tuple[OpenFile, int, bytes]:
     """The file, where the download ends, and all of it if it is small."""
     with opened_parent(top, path) as folder:
         file = OpenFile(folder, path)

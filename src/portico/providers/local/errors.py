@@ -26,9 +26,7 @@ _RETRY_SECONDS = 1
 _TOO_MANY_FILES = "The gateway is serving too many files at once. Try again in a moment."
 
 
-def _error(
-    kind: type[PorticoError], sentence: str, retry_after: int | None = None
-) -> Callable[[str], PorticoError]:
+def _error(kind: type[PorticoError], sentence: str, retry_after: int | None = None) -> Callable[[str], PorticoError]:
     return lambda name: kind(sentence.format(name=name), retry_after=retry_after)
 
 
@@ -51,9 +49,7 @@ _ERRORS: Mapping[int, Callable[[str], PorticoError]] = {
     errno.EROFS: lambda _: service_refused(),
     errno.EMFILE: _error(Unavailable, _TOO_MANY_FILES, _RETRY_SECONDS),
     errno.ENFILE: _error(Unavailable, _TOO_MANY_FILES, _RETRY_SECONDS),
-    errno.ENOMEM: _error(
-        Unavailable, "The gateway is short of memory. Try again in a moment.", _RETRY_SECONDS
-    ),
+    errno.ENOMEM: _error(Unavailable, "The gateway is short of memory. Try again in a moment.", _RETRY_SECONDS),
     errno.ESTALE: lambda _: service_unavailable(None, _RETRY_SECONDS),
     errno.ENOTCONN: lambda _: service_unavailable(None, _RETRY_SECONDS),  # a FUSE mount without its server
     errno.EHOSTDOWN: lambda _: service_unavailable(None, _RETRY_SECONDS),

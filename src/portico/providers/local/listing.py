@@ -78,9 +78,7 @@ class FolderListing:
         return Page(entries, last and _encode(last, request.began_ns or request.arrived_ns))
 
     async def _part_of_large(self, request: _Request) -> Part:
-        part, snapshot = await self._threads.run(
-            self._threads.scans, request.folder, self._scanned_part, request
-        )
+        part, snapshot = await self._threads.run(self._threads.scans, request.folder, self._scanned_part, request)
         self._arrange(snapshot)
         return part
 

@@ -56,9 +56,7 @@ class LocalProvider(Provider):
         self._listing = FolderListing(self._threads, self._top, self.max_page_size)
         self._buffers = WriteBuffers()
 
-    async def list_page(
-        self, folder: Path, size: int, token: str | None, *, file_first: bool = False
-    ) -> Page:
+    async def list_page(self, folder: Path, size: int, token: str | None, *, file_first: bool = False) -> Page:
         return await self._listing.page(folder, size, token)
 
     def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
@@ -74,17 +72,11 @@ class LocalProvider(Provider):
         with found(self._top, path) as (_, info):
             return entry_of(path.name, info, with_etag=True)
 
-    async def read(
-        self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
-    ) -> Download:
+    async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         return await open_download(self._threads, self._top, path, start, stop, etag)
 
     async def write(
-        self,
-        path: Path,
-        chunks: AsyncIterator[bytes],
-        content_type: str,
-        options: WriteOptions = WriteOptions(),
+        self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions = WriteOptions()
     ) -> Entry:
         staged = StagedFile(
             self._top,
@@ -98,12 +90,7 @@ class LocalProvider(Provider):
         return await upload(self._threads, self._buffers, path, chunks, staged)
 
     async def begin_upload(
-        self,
-        path: Path,
-        content_type: str,
-        options: WriteOptions = WriteOptions(),
-        *,
-        renamed: bool = False,
+        self, path: Path, content_type: str, options: WriteOptions = WriteOptions(), *, renamed: bool = False
     ) -> LocalUpload:
         state = LocalState(staging.resumable_name(), path.segments, options.replace, options.modified)
         resumable = LocalUpload(self._threads, self._buffers, self._top, state)
@@ -138,13 +125,9 @@ class LocalProvider(Provider):
     async def delete(self, path: Path, *, recursive: bool = False) -> None:
         staged, cancelled = await self._threads.run_change(path, trees.delete, self._top, path, recursive)
         if staged and not cancelled:  # after a cancellation, the next sweep removes it
-            await self._threads.run_long(
-                self._threads.removals, path, staging.remove_staged, self._top, staged
-            )
+            await self._threads.run_long(self._threads.removals, path, staging.remove_staged, self._top, staged)
 
-    async def copy(
-        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
-    ) -> None:
+    async def copy(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
         threads = self._threads
         is_small = await threads.run(threads.metadata, source, self._is_small_file, source)
         pool = threads.writes if is_small else threads.trees
@@ -158,13 +141,9 @@ class LocalProvider(Provider):
         with found(self._top, path) as (_, info):
             return not is_folder(info) and info.st_size <= _SMALL_FILE
 
-    async def move(
-        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
-    ) -> None:
+    async def move(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
         async def rename() -> tuple[bool, bool]:
-            return await self._threads.run_change(
-                source, trees.rename, self._top, source, target, replace, kept
-            )
+            return await self._threads.run_change(source, trees.rename, self._top, source, target, replace, kept)
 
         renamed, cancelled = await self._keeping(target, kept, rename)
         if not renamed:

@@ -183,10 +183,7 @@ class LocalUpload(ResumableUpload):
     def _stored(self) -> Entry | None:
         """The file at the target, if it is this upload's: a process that committed it may have died right after."""
         target = self._target
-        with (
-            suppress(FileNotFoundError, NotADirectoryError),
-            opened_folder(self._top, target.parent) as folder,
-        ):
+        with suppress(FileNotFoundError, NotADirectoryError), opened_folder(self._top, target.parent) as folder:
             info = lstat(folder, target.name)
             if info is not None and info.st_ino == self._state.inode:
                 return entry_of(target.name, info, with_etag=True)
@@ -200,9 +197,7 @@ class LocalUpload(ResumableUpload):
 class _Writer:
     """What one request writes to the staged file, one buffer at a time. The thread that writes the first one opens it."""
 
-    def __init__(
-        self, threads: Threads, target: Path, open_file: Callable[[], tuple[int, bool]], save: Save
-    ) -> None:
+    def __init__(self, threads: Threads, target: Path, open_file: Callable[[], tuple[int, bool]], save: Save) -> None:
         self._threads = threads
         self._target = target
         self._open = open_file

@@ -273,8 +273,7 @@ class SnapshotCache:
         with self._lock:
             snapshot, _ = self._snapshots.get(identity, (None, 0))
             if snapshot is None or not (
-                snapshot.is_current(info, requested_ns)
-                or (began_ns is not None and snapshot.serves_walk(began_ns))
+                snapshot.is_current(info, requested_ns) or (began_ns is not None and snapshot.serves_walk(began_ns))
             ):
                 return None
             self._snapshots.move_to_end(identity)

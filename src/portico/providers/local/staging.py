@@ -296,9 +296,7 @@ def _empty(token: CancelToken, staging: int, name: str) -> None:
     while pending:
         current = pending.pop()
         with suppress(FileNotFoundError):
-            folder = os.open(
-                current, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=staging
-            )
+            folder = os.open(current, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=staging)
             try:
                 for child in os.listdir(folder):
                     token.check()

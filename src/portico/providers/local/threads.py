@@ -116,15 +116,7 @@ class Threads:
         """Cancel long work, and wait until every thread is done."""
         for token in self._running:
             token.cancel()
-        for pool in (
-            self.metadata,
-            self.reads,
-            self.writes,
-            self.scans,
-            self.changes,
-            self.trees,
-            self.removals,
-        ):
+        for pool in (self.metadata, self.reads, self.writes, self.scans, self.changes, self.trees, self.removals):
             await asyncio.to_thread(pool.close)
 
 

@@ -124,12 +124,7 @@ _CHUNK = 16 * 2**20
 
 
 def copy(
-    token: CancelToken,
-    top: Volume,
-    source: Path,
-    target: Path,
-    replace: bool,
-    kept: KeptFile | None = None,
+    token: CancelToken, top: Volume, source: Path, target: Path, replace: bool, kept: KeptFile | None = None
 ) -> None:
     token.check()
     with found(top, source) as (_, info):
@@ -156,10 +151,7 @@ def delete(top: Volume, path: Path, recursive: bool) -> str | None:
 
 def move_to_trash(top: Volume, path: Path, place: Path) -> None:
     """One rename, whatever it holds. `DoesNotFitInTrash` if it is on another disk."""
-    with (
-        found(top, path) as (folder, _),
-        opened_folder(top, place.parent, make=True) as trash,
-    ):
+    with found(top, path) as (folder, _), opened_folder(top, place.parent, make=True) as trash:
         try:
             os.rename(path.name, place.name, src_dir_fd=folder, dst_dir_fd=trash)
         except OSError as error:

@@ -138,9 +138,7 @@ async def with_place(path: Path, commit: Callable[[], Awaitable[T]]) -> T:
     raise service_unavailable(f"{path} was stored and removed again and again", 1)
 
 
-async def filled(
-    chunks: AsyncIterator[bytes], buffers: WriteBuffers
-) -> AsyncIterator[tuple[list[bytes], bool]]:
+async def filled(chunks: AsyncIterator[bytes], buffers: WriteBuffers) -> AsyncIterator[tuple[list[bytes], bool]]:
     """Buffers to write, and whether it is the last one, which may be empty."""
     buffer: list[bytes] = []
     held = 0
@@ -166,9 +164,7 @@ async def finished(path: Path, writing: asyncio.Future[T]) -> T:
         del writing  # as above
 
 
-async def _discard(
-    threads: Threads, path: Path, staged: "StagedFile", writing: asyncio.Future[Any] | None
-) -> None:
+async def _discard(threads: Threads, path: Path, staged: "StagedFile", writing: asyncio.Future[Any] | None) -> None:
     if writing:  # cancelling a task does not stop a thread: wait until it is done with the file
         await asyncio.wait([writing])
         writing.exception()

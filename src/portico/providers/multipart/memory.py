@@ -141,9 +141,7 @@ class MemoryBudget:
 
     def _least_to_leave(self) -> int:
         """Bytes to leave free so that one of the parts without a reservation can still fill up."""
-        return min(
-            (share.lacking for share in self._shares if share.lacking and not share.reserved), default=0
-        )
+        return min((share.lacking for share in self._shares if share.lacking and not share.reserved), default=0)
 
     def _wake(self) -> None:
         """Grant what fits; while uploads wait, revoke reservations that have run out."""

@@ -18,14 +18,7 @@ import structlog
 from portico.model.entries import Entry
 from portico.model.errors import NotFound, PorticoError, TooLarge
 from portico.model.paths import Path
-from portico.providers.contract.uploads import (
-    KeptFile,
-    ResumableUpload,
-    Save,
-    UntilCut,
-    committed,
-    upload_gone,
-)
+from portico.providers.contract.uploads import KeptFile, ResumableUpload, Save, UntilCut, committed, upload_gone
 from portico.providers.multipart.memory import MemoryShare
 from portico.providers.multipart.parts import UploadPart, cut, send_all
 from portico.providers.objects.part_store import PartList, PartStore, SentPart, Tail, UploadState
@@ -87,10 +80,7 @@ log = structlog.get_logger()
 
 class ResumableObjectUpload(ResumableUpload):
     def __init__(
-        self,
-        store: ObjectService,
-        state: UploadState,
-        target: Callable[[Path], AbstractAsyncContextManager[None]],
+        self, store: ObjectService, state: UploadState, target: Callable[[Path], AbstractAsyncContextManager[None]]
     ) -> None:
         """`target`: around what makes a file visible at a path; raises if there can be none."""
         self._store = store
@@ -150,9 +140,7 @@ class ResumableObjectUpload(ResumableUpload):
 
         return size
 
-    async def _to_send(
-        self, pieces: AsyncIterator[UploadPart], share: MemoryShare
-    ) -> AsyncGenerator[UploadPart]:
+    async def _to_send(self, pieces: AsyncIterator[UploadPart], share: MemoryShare) -> AsyncGenerator[UploadPart]:
         """Parts as the service takes them; what it does not take is left in `_rest`."""
         offset, tails = self._sent, self._tail_bytes
         async for part in pieces:
@@ -365,9 +353,7 @@ class ResumableObjectUpload(ResumableUpload):
         state = self._state
         try:
             async with self._target(path_of(state.key)):
-                await self._store.duplicate(
-                    Version(state.goal, state.committed), state.key, replace=state.replace
-                )
+                await self._store.duplicate(Version(state.goal, state.committed), state.key, replace=state.replace)
         except NotFound as error:
             raise upload_gone() from error
         stored = await self._service.own(state.key, self.offset)

@@ -112,13 +112,7 @@ class ObjectService(Provider):
         """As `Provider.read`."""
 
     @abstractmethod
-    async def store(
-        self,
-        key: str,
-        chunks: AsyncIterator[bytes],
-        content_type: str,
-        options: WriteOptions,
-    ) -> Entry:
+    async def store(self, key: str, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions) -> Entry:
         """As `Provider.write`."""
 
     def part_store(self, state: UploadState) -> PartStore:
@@ -126,9 +120,7 @@ class ObjectService(Provider):
         raise NotImplementedError
 
     @abstractmethod
-    async def duplicate(
-        self, source: Version, target: str, *, replace: bool, if_match: str | None = None
-    ) -> None:
+    async def duplicate(self, source: Version, target: str, *, replace: bool, if_match: str | None = None) -> None:
         """Copy one object inside the service. `if_match`: only over this version, as far as the service can compare.
 
         `NotFound`. `AlreadyExists`: also if the target is not the version `if_match`. `Changed`: the source has another version by now.
@@ -175,9 +167,7 @@ class ObjectService(Provider):
     async def mark(self, key: str) -> None:
         """Make a folder's marker unless it exists."""
         try:
-            await self.store(
-                key, _nothing(), "application/x-directory", WriteOptions(replace=False, at_most=0)
-            )
+            await self.store(key, _nothing(), "application/x-directory", WriteOptions(replace=False, at_most=0))
         except AlreadyExists:
             pass
 

@@ -169,17 +169,13 @@ class ObjectStore(ObjectService):
 
     # Looking
 
-    async def list_page(
-        self, folder: Path, size: int, token: str | None, *, file_first: bool = False
-    ) -> Page:
+    async def list_page(self, folder: Path, size: int, token: str | None, *, file_first: bool = False) -> Page:
         self._check_key(folder)
         prefix = folder_key(folder)
         if not self.fits(prefix):
             await self._check_folder(folder)
         if file_first and not folder.is_root and time.monotonic() > self._checked.get(prefix, 0.0):
-            found, listing = await asyncio.gather(
-                self.find(key_of(folder)), self.list_content(prefix, size, token)
-            )
+            found, listing = await asyncio.gather(self.find(key_of(folder)), self.list_content(prefix, size, token))
             if found and not found.is_folder:
                 raise not_a_folder(folder.name)
             self._note_checked(prefix)
@@ -238,9 +234,7 @@ class ObjectStore(ObjectService):
     async def _is_folder(self, path: Path) -> bool:
         return await self.holds_keys(folder_key(path))
 
-    async def read(
-        self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None
-    ) -> Download:
+    async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         if path.is_root:
             raise root_is_a_folder()
         self._check_key(path)
@@ -256,11 +250,7 @@ class ObjectStore(ObjectService):
     # Making
 
     async def write(
-        self,
-        path: Path,
-        chunks: AsyncIterator[bytes],
-        content_type: str,
-        options: WriteOptions = WriteOptions(),
+        self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions = WriteOptions()
     ) -> Entry:
         with self._names.pending(path) as name:
             checked_at = options.ancestors_checked_at
@@ -269,9 +259,7 @@ class ObjectStore(ObjectService):
                 await self._check_no_folder(path)
             else:
                 await self.check_target(path)
-            if (
-                options.if_match is not None
-            ):  # before the content is sent; the service compares again at the end
+            if options.if_match is not None:  # before the content is sent; the service compares again at the end
                 await self._check_version(path, options.if_match)
             entry = await self.store(key_of(path), name.taking(chunks), content_type, options)
         entry.name = path.name
@@ -283,12 +271,7 @@ class ObjectStore(ObjectService):
         await asyncio.gather(self.check_ancestors(path.parent), self._check_no_folder(path))
 
     async def begin_upload(
-        self,
-        path: Path,
-        content_type: str,
-        options: WriteOptions = WriteOptions(),
-        *,
-        renamed: bool = False,
+        self, path: Path, content_type: str, options: WriteOptions = WriteOptions(), *, renamed: bool = False
     ) -> ResumableUpload:
         self._check_key(path)
         checks = [self.check_ancestors(path.parent)]
@@ -388,14 +371,10 @@ class ObjectStore(ObjectService):
 
     # Copying and moving
 
-    async def copy(
-        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
-    ) -> None:
+    async def copy(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
         await self._transfer(source, target, replace, kept)
 
-    async def move(
-        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
-    ) -> None:
+    async def move(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
         copied, is_folder = await self._transfer(source, target, replace, kept)
         newer = await remove_copied(self, copied)
         if is_folder:

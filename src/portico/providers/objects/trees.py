@@ -45,9 +45,7 @@ async def copy_object(
     return source
 
 
-async def _duplicate(
-    store: ObjectService, source: Version, target: str, replace: bool, if_match: str | None
-) -> None:
+async def _duplicate(store: ObjectService, source: Version, target: str, replace: bool, if_match: str | None) -> None:
     condition = {} if if_match is None else {"if_match": if_match}
     try:
         await store.duplicate(source, target, replace=replace, **condition)
@@ -68,9 +66,7 @@ async def _current(store: ObjectService, key: str) -> Version:
     return Version(key, found.etag)
 
 
-async def copy_tree(
-    store: ObjectService, source: str, target: str, *, replace: bool, merging: bool
-) -> list[Version]:
+async def copy_tree(store: ObjectService, source: str, target: str, *, replace: bool, merging: bool) -> list[Version]:
     """Copy everything below one prefix to another. Returns what was copied."""
     copied: list[Version] = []
     folders: set[str] = set()
@@ -106,9 +102,7 @@ async def check_merge(store: ObjectService, top: str, key: str, folders: set[str
         if folder not in folders:
             found = await store.find(folder)
             if found and not found.is_folder:
-                raise AlreadyExists(
-                    f"'{above[depth]}' is a file, and a folder can't replace it. Choose another name."
-                )
+                raise AlreadyExists(f"'{above[depth]}' is a file, and a folder can't replace it. Choose another name.")
             folders.add(folder)
     if name and await store.holds_keys(f"{key}/"):
         raise cannot_replace_folder(name)
@@ -148,9 +142,7 @@ async def remove_tree(store: ObjectService, prefix: str) -> None:
     await _empty(store, prefix, remove)
 
 
-async def _empty(
-    store: ObjectService, prefix: str, work: Callable[[list[Entry]], Awaitable[list[int | None]]]
-) -> int:
+async def _empty(store: ObjectService, prefix: str, work: Callable[[list[Entry]], Awaitable[list[int | None]]]) -> int:
     """Let `work` take away everything below the prefix, page by page. It returns the sizes as `count_files` takes them.
 
     Returns how many there were.

@@ -87,9 +87,7 @@ class Restored:
             return
         total = self._gone + self.objects
         if total == 1:
-            raise NotFound(
-                f"The content of {self._names[0]} is no longer in the storage, so it can't be restored."
-            )
+            raise NotFound(f"The content of {self._names[0]} is no longer in the storage, so it can't be restored.")
         are = "is" if self._gone == 1 else "are"
         names = ", ".join(self._names) + (", …" if self._gone > len(self._names) else "")
         raise NotFound(f"{self._gone} of {total} files {are} no longer in the storage: {names}.")
@@ -256,9 +254,7 @@ class VersionedStore(ObjectStore):
 
     async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:
         prefix = folder_key(place)
-        notes = [
-            entry.name async for listing in self.pages(prefix + NOTE, flat=True) for entry in listing.objects
-        ]
+        notes = [entry.name async for listing in self.pages(prefix + NOTE, flat=True) for entry in listing.objects]
         if not (notes or await self._is_folder(place)):
             # A file, or a folder that is only a marker.
             await super().restore(place, target, replace=replace)

@@ -4,15 +4,7 @@ import asyncio
 from secrets import token_hex
 from typing import Any
 
-from portico.model.errors import (
-    AlreadyExists,
-    Changed,
-    NotFound,
-    PorticoError,
-    already_exists,
-    changed,
-    not_found,
-)
+from portico.model.errors import AlreadyExists, Changed, NotFound, PorticoError, already_exists, changed, not_found
 from portico.providers.multipart.parts import MARK, MIB
 from portico.providers.objects.service import Version, name_of
 from portico.providers.s3.errors import code_of
@@ -94,9 +86,7 @@ async def _copy_at_once(
         await service.work("copy_object", **parameters)
 
 
-async def _condition_is_unsupported(
-    service: Service, error: PorticoError, target: str, *, replace: bool
-) -> bool:
+async def _condition_is_unsupported(service: Service, error: PorticoError, target: str, *, replace: bool) -> bool:
     """Some services have no conditional copy, or apply the condition to the source."""
     if code_of(error) == "NotImplemented":
         return True

@@ -52,13 +52,7 @@ _REGION = {
     *("IllegalLocationConstraintException", "301", "307"),
 }
 _FULL = {"QuotaExceeded", "InsufficientStorage", "XMinioStorageFull"}
-_THROTTLED = {
-    "SlowDown",
-    "Throttling",
-    "ThrottlingException",
-    "RequestLimitExceeded",
-    "BandwidthLimitExceeded",
-}
+_THROTTLED = {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "BandwidthLimitExceeded"}
 
 _PERMISSIONS: Mapping[str, str] = {
     "ListObjectsV2": "s3:ListBucket on the bucket",
@@ -141,9 +135,7 @@ def _answered(answer: Mapping[str, Any], operation: str, name: str, bucket: str)
     if code in _REGION or (code == "400" and operation.startswith("Head")):
         return _elsewhere(bucket, str(error.get("Region") or headers.get("x-amz-bucket-region") or ""))
     if code == "NoSuchBucket":
-        return service_refused(
-            f"the bucket {bucket!r} doesn't exist: create it, or check bucket and endpoint-url"
-        )
+        return service_refused(f"the bucket {bucket!r} doesn't exist: create it, or check bucket and endpoint-url")
     if code in _CREDENTIALS:
         return service_refused(_CREDENTIALS[code])
     if code in _FULL or status == 507:
@@ -152,15 +144,11 @@ def _answered(answer: Mapping[str, Any], operation: str, name: str, bucket: str)
         seconds = retry_seconds(headers.get("retry-after")) or _RETRY_SECONDS
         return service_unavailable(f"{operation} failed with {_word(code)} after all attempts", seconds)
     if status in (401, 403) or code in ("AccessDenied", "Forbidden", "403"):
-        return service_refused(
-            f"{operation} was refused: the credentials need {_PERMISSIONS.get(operation, 'more')}"
-        )
+        return service_refused(f"{operation} was refused: the credentials need {_PERMISSIONS.get(operation, 'more')}")
     return _about_the_object(error, code, status, operation, name)
 
 
-def _about_the_object(
-    error: Mapping[str, Any], code: str, status: int, operation: str, name: str
-) -> PorticoError:
+def _about_the_object(error: Mapping[str, Any], code: str, status: int, operation: str, name: str) -> PorticoError:
     if error.get("ArgumentName") == "continuation-token":
         return InvalidCursor("The cursor is no longer valid. Start again without a cursor.")
     if code in ("NoSuchKey", "NoSuchUpload", "404") or status == 404:
@@ -172,9 +160,7 @@ def _about_the_object(
     if status == 412:
         return already_exists(name)
     if status == 416:
-        return RangeNotSatisfiable(
-            f"The range is beyond the end of '{name}'. Request a range within the file.", size=0
-        )
+        return RangeNotSatisfiable(f"The range is beyond the end of '{name}'. Request a range within the file.", size=0)
     if code == "KeyTooLongError":
         return InvalidPath("The path is too long for this storage. Choose a shorter one.")
     if code == "EntityTooLarge":

@@ -50,9 +50,7 @@ def response_time(response: dict[str, Any]) -> str:
 
 _FIELDS = ("IsTruncated", "NextContinuationToken", "EncodingType")
 _SHAPE = Shape({"Contents": ("Key", "Size", "LastModified"), "CommonPrefixes": ("Prefix",)}, _FIELDS)
-_FLAT_SHAPE = Shape(
-    {"Contents": ("Key", "Size", "LastModified", "ETag"), "CommonPrefixes": ("Prefix",)}, _FIELDS
-)
+_FLAT_SHAPE = Shape({"Contents": ("Key", "Size", "LastModified", "ETag"), "CommonPrefixes": ("Prefix",)}, _FIELDS)
 
 
 def read_listing(body: bytes, sent_token: str | None, asked: int, flat: bool = False) -> KeyPage:

@@ -36,12 +36,7 @@ class S3Provider(VersionedStore):
     max_file_size = max_file_bytes(MAX_PARTS)
 
     def __init__(
-        self,
-        bucket: str,
-        *,
-        endpoint_url: str | None = None,
-        memory: MemoryBudget | None = None,
-        **options: Any,
+        self, bucket: str, *, endpoint_url: str | None = None, memory: MemoryBudget | None = None, **options: Any
     ) -> None:
         """`options`: as `Service` takes them."""
         super().__init__(memory)
@@ -69,13 +64,7 @@ class S3Provider(VersionedStore):
     async def open(self, key: str, start: int, stop: int | None, etag: str | None) -> Download:
         return await downloads.open_object(self._service, key, start, stop, etag)
 
-    async def store(
-        self,
-        key: str,
-        chunks: AsyncIterator[bytes],
-        content_type: str,
-        options: WriteOptions,
-    ) -> Entry:
+    async def store(self, key: str, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions) -> Entry:
         await self._service.open()
         target = Target(key, content_type, options.replace, options.modified, options.if_match)
         sizes = part_sizes(options.at_most, MAX_PARTS)
@@ -87,9 +76,7 @@ class S3Provider(VersionedStore):
     def part_store(self, state: UploadState) -> S3Parts:
         return S3Parts(self._service, state)
 
-    async def duplicate(
-        self, source: Version, target: str, *, replace: bool, if_match: str | None = None
-    ) -> None:
+    async def duplicate(self, source: Version, target: str, *, replace: bool, if_match: str | None = None) -> None:
         await copies.copy(self._service, source, target, replace=replace, if_match=if_match)
 
     async def remove(self, keys: list[str]) -> None:
@@ -119,9 +106,7 @@ class S3Provider(VersionedStore):
         return refused
 
     async def _delete_objects(self, versions: list[Version]) -> list[Version]:
-        objects = [
-            {"Key": key, **({"ETag": f'"{etag}"'} if etag is not None else {})} for key, etag in versions
-        ]
+        objects = [{"Key": key, **({"ETag": f'"{etag}"'} if etag is not None else {})} for key, etag in versions]
         response = await self._service.call("delete_objects", Delete={"Objects": objects, "Quiet": True})
         conditional = {version.key: version for version in versions if version.etag is not None}
         refused = []

@@ -174,9 +174,7 @@ class Service:
         upload_log: UploadLog | None = None,
     ) -> None:
         if bool(access_key_id) != bool(secret_access_key):
-            raise service_refused(
-                "only one of access-key-id and secret-access-key is set: give both or neither"
-            )
+            raise service_refused("only one of access-key-id and secret-access-key is set: give both or neither")
         self.bucket = bucket
         self.upload_log: UploadLog = upload_log or NoUploadLog()
         self.timeout = timeout
@@ -205,18 +203,11 @@ class Service:
                         try:
                             self._client = await self._create()
                         except ValueError as error:
-                            raise service_refused(
-                                "endpoint-url is not a URL: write it as https://HOST"
-                            ) from error
+                            raise service_refused("endpoint-url is not a URL: write it as https://HOST") from error
         return self._client
 
     async def call(
-        self,
-        operation: str,
-        *,
-        within: Any = 0,
-        at_most: Any = transport.MAX_RESPONSE_BYTES,
-        **parameters: Any,
+        self, operation: str, *, within: Any = 0, at_most: Any = transport.MAX_RESPONSE_BYTES, **parameters: Any
     ) -> dict[str, Any]:
         """One call, retried by the SDK if that is safe. Errors are those of `portico.model.errors`.
 
@@ -229,9 +220,7 @@ class Service:
             try:
                 async with asyncio.timeout(self.timeout if within == 0 else within):
                     client = await self.open()
-                    response: dict[str, Any] = await getattr(client, operation)(
-                        Bucket=self.bucket, **parameters
-                    )
+                    response: dict[str, Any] = await getattr(client, operation)(Bucket=self.bucket, **parameters)
                     self._note_date(response)
                     return response
             except ClientError as error:

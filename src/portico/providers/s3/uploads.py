@@ -120,9 +120,7 @@ async def put(service: Service, target: Target, part: UploadPart, kept: KeptFile
     sums = {"ChecksumCRC32": await checksum(part)} if service.is_amazon else {}
 
     async def commit(condition: dict[str, str]) -> dict[str, Any]:
-        return await _send(
-            service, "put_object", part, Key=target.key, **target.description, **condition, **sums
-        )
+        return await _send(service, "put_object", part, Key=target.key, **target.description, **condition, **sums)
 
     return await _committed(service, target, commit, part.size, kept)
 
@@ -283,10 +281,7 @@ async def _committed(
 
 
 async def _committed_once(
-    service: Service,
-    target: Target,
-    commit: Callable[[dict[str, str]], Awaitable[dict[str, Any]]],
-    size: int,
+    service: Service, target: Target, commit: Callable[[dict[str, str]], Awaitable[dict[str, Any]]], size: int
 ) -> Entry:
     """Commit; after an uncertain error, look up whether it succeeded."""
     await _check_condition(service, target)
@@ -298,10 +293,7 @@ async def _committed_once(
             if condition and code_of(error) == "NotImplemented":
                 condition = {}  # we have checked ourselves; this service offers no more
                 continue
-            if (
-                code_of(error) in ("ConditionalRequestConflict", "OperationAborted")
-                and attempt < _MAX_ATTEMPTS - 1
-            ):
+            if code_of(error) in ("ConditionalRequestConflict", "OperationAborted") and attempt < _MAX_ATTEMPTS - 1:
                 await asyncio.sleep(random.uniform(0.1, 0.5) * 2**attempt)  # noqa: S311
                 continue
             if entry := await own(service, target.key, target.mark, size):

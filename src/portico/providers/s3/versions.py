@@ -43,12 +43,7 @@ class S3Versions(ObjectVersions):
         async for response in self._listings(prefix, None):
             yield [
                 Current(
-                    Entry(
-                        version["Key"],
-                        False,
-                        version.get("Size", 0),
-                        etag=str(version["ETag"]).strip('"'),
-                    ),
+                    Entry(version["Key"], False, version.get("Size", 0), etag=str(version["ETag"]).strip('"')),
                     version["VersionId"],
                 )
                 for version in response.get("Versions", [])
@@ -68,9 +63,7 @@ class S3Versions(ObjectVersions):
     async def _listings(self, prefix: str, after: str | None) -> AsyncGenerator[dict[str, Any]]:
         position: dict[str, str] = {} if after is None else {"KeyMarker": after}
         while True:
-            response = await self._service.call(
-                "list_object_versions", Prefix=prefix, MaxKeys=PAGE, **position
-            )
+            response = await self._service.call("list_object_versions", Prefix=prefix, MaxKeys=PAGE, **position)
             yield response
             following = {
                 name: response[f"Next{name}"]

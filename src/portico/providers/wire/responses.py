@@ -51,8 +51,7 @@ class Progress:
 
 def endless(what: str) -> ProviderFailed:
     return ProviderFailed(
-        "The storage sends an endless listing. Tell your administrator.",
-        cause=f"the service sent {what}",
+        "The storage sends an endless listing. Tell your administrator.", cause=f"the service sent {what}"
     )
 
 
@@ -64,8 +63,7 @@ _DIGITS = re.compile(r"[0-9]{1,19}")
 def malformed_response(what: str) -> ProviderFailed:
     """The error for a response that cannot be right; `what` ends the sentence “the service sent …”."""
     return ProviderFailed(
-        "The storage sent an invalid response. Tell your administrator.",
-        cause=f"the service sent {what}",
+        "The storage sent an invalid response. Tell your administrator.", cause=f"the service sent {what}"
     )
 
 

@@ -144,9 +144,7 @@ def _cut(text: str, tag: str, names: tuple[str, ...]) -> tuple[list[Record], str
     if not insides:
         return [], outside
     try:
-        columns = [
-            _column(insides, name, text.count(f"<{name}") - outside.count(f"<{name}")) for name in names
-        ]
+        columns = [_column(insides, name, text.count(f"<{name}") - outside.count(f"<{name}")) for name in names]
     except ValueError:
         return None
     return list(zip(*columns, strict=True)), outside
@@ -210,12 +208,7 @@ def _character(match: re.Match[str]) -> str:
     if name:
         return _NAMED[name]
     code = int(hexadecimal, 16) if hexadecimal else int(decimal)
-    if not (
-        code in (9, 10, 13)
-        or 0x20 <= code <= 0xD7FF
-        or 0xE000 <= code <= 0xFFFD
-        or 0x10000 <= code <= 0x10FFFF
-    ):
+    if not (code in (9, 10, 13) or 0x20 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or 0x10000 <= code <= 0x10FFFF):
         raise ValueError
     return chr(code)
 

@@ -1,17 +1,7 @@
 """All tables, as the versions before 0.1.0 left them."""
 
 from alembic import op
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    ForeignKey,
-    Integer,
-    LargeBinary,
-    String,
-    Text,
-    UniqueConstraint,
-)
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Integer, LargeBinary, String, Text, UniqueConstraint
 
 revision = "0010"
 down_revision = None
@@ -36,11 +26,7 @@ def upgrade() -> None:
         Column("name_key", String(256), nullable=False, unique=True),
         Column("password_hash", String(256), nullable=False),
         Column(
-            "connection",
-            String(64),
-            ForeignKey("connections.name", ondelete="RESTRICT"),
-            nullable=False,
-            index=True,
+            "connection", String(64), ForeignKey("connections.name", ondelete="RESTRICT"), nullable=False, index=True
         ),
         Column("root", Text, nullable=False),
         Column("rights", String(128), nullable=False),
@@ -62,17 +48,13 @@ def upgrade() -> None:
     op.create_table(
         "access_tokens",
         Column("digest", LargeBinary(32), primary_key=True),
-        Column(
-            "family", String(32), ForeignKey("families.id", ondelete="CASCADE"), nullable=False, index=True
-        ),
+        Column("family", String(32), ForeignKey("families.id", ondelete="CASCADE"), nullable=False, index=True),
         Column("expires_at", BigInteger, nullable=False, index=True),
     )
     op.create_table(
         "refresh_tokens",
         Column("digest", LargeBinary(32), primary_key=True),
-        Column(
-            "family", String(32), ForeignKey("families.id", ondelete="CASCADE"), nullable=False, index=True
-        ),
+        Column("family", String(32), ForeignKey("families.id", ondelete="CASCADE"), nullable=False, index=True),
         Column("expires_at", BigInteger, nullable=False, index=True),
         Column("replaced_at", BigInteger),
     )
@@ -80,11 +62,7 @@ def upgrade() -> None:
         "tickets",
         Column("digest", LargeBinary(32), primary_key=True),
         Column(
-            "token",
-            LargeBinary(32),
-            ForeignKey("access_tokens.digest", ondelete="CASCADE"),
-            nullable=False,
-            index=True,
+            "token", LargeBinary(32), ForeignKey("access_tokens.digest", ondelete="CASCADE"), nullable=False, index=True
         ),
         Column("path", Text, nullable=False),
         Column("expires_at", BigInteger, nullable=False, index=True),
@@ -121,9 +99,7 @@ def upgrade() -> None:
         Column("admitted_at", BigInteger),
     )
     op.create_table(
-        "cluster",
-        Column("name", String(64), primary_key=True),
-        Column("value", String(256), nullable=False),
+        "cluster", Column("name", String(64), primary_key=True), Column("value", String(256), nullable=False)
     )
     op.create_table(
         "leases",
@@ -147,11 +123,7 @@ def upgrade() -> None:
         Column("id", String(32), primary_key=True),
         Column("user_id", Integer, ForeignKey("users.id", ondelete="SET NULL"), index=True),
         Column(
-            "connection",
-            String(64),
-            ForeignKey("connections.name", ondelete="CASCADE"),
-            nullable=False,
-            index=True,
+            "connection", String(64), ForeignKey("connections.name", ondelete="CASCADE"), nullable=False, index=True
         ),
         Column("kind", String(16), nullable=False),
         Column("status", String(16), nullable=False),
@@ -184,11 +156,7 @@ def upgrade() -> None:
         "digests",
         Column("location", LargeBinary(32), primary_key=True),
         Column(
-            "connection",
-            String(64),
-            ForeignKey("connections.name", ondelete="CASCADE"),
-            nullable=False,
-            index=True,
+            "connection", String(64), ForeignKey("connections.name", ondelete="CASCADE"), nullable=False, index=True
         ),
         Column("sha256", LargeBinary(32), nullable=False),
         Column("etag", String(1024), nullable=False),
@@ -221,11 +189,7 @@ def upgrade() -> None:
         Column("id", String(16), primary_key=True),
         Column("user_id", Integer, ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
         Column(
-            "connection",
-            String(64),
-            ForeignKey("connections.name", ondelete="CASCADE"),
-            nullable=False,
-            index=True,
+            "connection", String(64), ForeignKey("connections.name", ondelete="CASCADE"), nullable=False, index=True
         ),
         Column("digest", LargeBinary(32), nullable=False, unique=True),
         Column("path", Text, nullable=False),
@@ -262,13 +226,7 @@ def upgrade() -> None:
     op.create_table(
         "guest_tickets",
         Column("digest", LargeBinary(32), primary_key=True),
-        Column(
-            "guest",
-            LargeBinary(32),
-            ForeignKey("guests.digest", ondelete="CASCADE"),
-            nullable=False,
-            index=True,
-        ),
+        Column("guest", LargeBinary(32), ForeignKey("guests.digest", ondelete="CASCADE"), nullable=False, index=True),
         Column("path", Text, nullable=False),
         Column("expires_at", BigInteger, nullable=False, index=True),
         Column("place", Text),
@@ -277,21 +235,13 @@ def upgrade() -> None:
     op.create_table(
         "guest_downloads",
         Column("digest", LargeBinary(32), primary_key=True),
-        Column(
-            "guest",
-            LargeBinary(32),
-            ForeignKey("guests.digest", ondelete="CASCADE"),
-            nullable=False,
-            index=True,
-        ),
+        Column("guest", LargeBinary(32), ForeignKey("guests.digest", ondelete="CASCADE"), nullable=False, index=True),
         Column("at", BigInteger, nullable=False),
     )
     op.create_table(
         "share_accesses",
         Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-        Column(
-            "link", String(16), ForeignKey("share_links.id", ondelete="CASCADE"), nullable=False, index=True
-        ),
+        Column("link", String(16), ForeignKey("share_links.id", ondelete="CASCADE"), nullable=False, index=True),
         Column("at", BigInteger, nullable=False, index=True),
         Column("name", String(128), nullable=False),
         Column("address", String(64), nullable=False),
@@ -303,11 +253,7 @@ def upgrade() -> None:
         "trash",
         Column("id", String(32), primary_key=True),
         Column(
-            "connection",
-            String(64),
-            ForeignKey("connections.name", ondelete="CASCADE"),
-            nullable=False,
-            index=True,
+            "connection", String(64), ForeignKey("connections.name", ondelete="CASCADE"), nullable=False, index=True
         ),
         Column("path", Text, nullable=False),
         Column("is_folder", Boolean, nullable=False),
