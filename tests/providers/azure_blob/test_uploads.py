@@ -40,6 +40,17 @@ async def test_a_large_file_is_blocks_and_their_list(provider: AzureBlobProvider
     assert await content(provider, "large") == LARGE
 
 
+async def test_a_name_that_is_taken_is_refused_before_a_block_is_sent(
+    provider: AzureBlobProvider, proxy: FaultProxy
+) -> None:
+    """The service would keep the blocks for a week, and no request removes them there."""
+    await put(provider, "file", SMALL)
+    with pytest.raises(AlreadyExists):
+        await put(provider, "file", LARGE, replace=False)
+    assert "block" not in kinds(proxy.calls)
+    assert await content(provider, "file") == SMALL
+
+
 async def test_exactly_one_part_is_one_request(provider: AzureBlobProvider, proxy: FaultProxy) -> None:
     await put(provider, "part", LARGE[:PART])
     assert kinds(proxy.calls) == ["put"]

@@ -56,6 +56,11 @@ class BlobUpload(PartStore):
         async with split(memory, chunks, part_sizes(at_most, MAX_BLOCKS), at_most) as parts:
             if parts.first.last:
                 return await self.put(parts.first)
+            # The service would keep the blocks of a refused upload at this visible name for a week.
+            if not self._state.replaces_goal:
+                with translated(self._name):
+                    if await self._container.head(self._state.goal) is not None:
+                        raise already_exists(self._name)
 
             async def send(part: UploadPart) -> SentPart:
                 response = await self._put_block(part)
