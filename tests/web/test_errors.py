@@ -56,7 +56,7 @@ def refuse(
 GERMAN = [
     (409, "already-exists", "Dieser Name ist schon vergeben. Wählen Sie einen anderen.", False),
     (403, "forbidden", "Dazu fehlt Ihnen die Berechtigung.", False),
-    (502, "provider-refused", "Der Speicherdienst hat das Gateway abgewiesen.", True),
+    (502, "provider-refused", "Der Speicherdienst hat dem Gateway den Zugriff verweigert.", True),
     (500, "internal", "Im Gateway ist etwas schiefgegangen.", True),
     (418, "unheard-of", ENGLISH, True),
 ]
@@ -79,7 +79,7 @@ def test_an_error_is_translated_and_has_an_id_only_where_the_log_says_more(
         alert = user.dialog.get_by_role("alert")
         expect(alert).to_contain_text(sentence)
         if has_id:
-            expect(alert).to_contain_text("(Anfrage 0123456789abcdef)")
+            expect(alert).to_contain_text("(Anfrage-ID: 0123456789abcdef)")
         else:
             expect(alert).not_to_contain_text("Anfrage")
         user.press("Escape")
