@@ -1,12 +1,13 @@
 """`AsyncClient`: the client for asyncio."""
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from portico.client import files, search, trash
 from portico.client.base import Base
-from portico.client.entries import Entry, Folder
+from portico.client.entries import Entry, Folder, Page
 from portico.client.http.async_pool import AsyncPool
 from portico.client.http.async_runner import AsyncRunner
 from portico.client.http.effects import Operation, T
@@ -36,15 +37,19 @@ class AsyncClient(Base):
     async def _call(self, begin: Callable[..., Operation[T]], *arguments: Any, **options: Any) -> T:
         return await self._run(begin(self, *arguments, **options))
 
-    async def list(self, path: str = "/", *, size: int | None = 1000) -> AsyncIterator[Entry]:
-        """The entries of a folder, fetched in pages of `size`. The folder itself is not included."""
+    async def _items(self, fetch: Callable[[str | None], Operation[Page[T]]]) -> AsyncIterator[T]:
+        """The items of all pages; `fetch` begins to fetch the one at a cursor."""
         cursor: str | None = None
         while True:
-            page = await self._run(files.page(self._session, path, size, cursor))
-            for entry in page.entries:
-                yield entry
+            page = await self._run(fetch(cursor))
+            for item in page.items:
+                yield item
             if (cursor := page.cursor) is None:
                 return
+
+    def list(self, path: str = "/", *, size: int | None = 1000) -> AsyncIterator[Entry]:
+        """The entries of a folder, fetched in pages of `size`. The folder itself is not included."""
+        return self._items(partial(files.page, self._session, path, size))
 
     async def walk(self, path: str = "/") -> AsyncIterator[Folder]:
         """Walk a tree top-down: the path, the folders and the files of each folder.
@@ -61,25 +66,13 @@ class AsyncClient(Base):
             yield folder, folders, others
             waiting += (entry.path for entry in reversed(folders))
 
-    async def search(self, path: str = "/", **criteria: Unpack[Criteria]) -> AsyncIterator[Entry]:
+    def search(self, path: str = "/", **criteria: Unpack[Criteria]) -> AsyncIterator[Entry]:
         """The files and folders below a folder that meet all criteria, in no particular order."""
-        cursor: str | None = None
-        while True:
-            page = await self._run(search.page(self._session, path, criteria, cursor))
-            for entry in page.entries:
-                yield entry
-            if (cursor := page.cursor) is None:
-                return
+        return self._items(partial(search.page, self._session, path, criteria))
 
-    async def trash(self) -> AsyncIterator[TrashedItem]:
+    def trash(self) -> AsyncIterator[TrashedItem]:
         """What was deleted or replaced and can be brought back, the newest first."""
-        cursor: str | None = None
-        while True:
-            items, cursor = await self._run(trash.page(self._session, cursor))
-            for item in items:
-                yield item
-            if cursor is None:
-                return
+        return self._items(partial(trash.page, self._session))
 
     async def close(self) -> None:
         """Close the connections. The tokens stay valid; `logout` revokes them."""

@@ -1,12 +1,13 @@
 """`Client`: the synchronous client."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from portico.client import files, search, trash
 from portico.client.base import Base
-from portico.client.entries import Entry, Folder
+from portico.client.entries import Entry, Folder, Page
 from portico.client.http.effects import Operation, T
 from portico.client.http.origin import Origin
 from portico.client.http.sync_pool import SyncPool
@@ -37,14 +38,18 @@ class Client(Base):
     def _call(self, begin: Callable[..., Operation[T]], *arguments: Any, **options: Any) -> T:
         return self._run(begin(self, *arguments, **options))
 
-    def list(self, path: str = "/", *, size: int | None = 1000) -> Iterator[Entry]:
-        """The entries of a folder, fetched in pages of `size`. The folder itself is not included."""
+    def _items(self, fetch: Callable[[str | None], Operation[Page[T]]]) -> Iterator[T]:
+        """The items of all pages; `fetch` begins to fetch the one at a cursor."""
         cursor: str | None = None
         while True:
-            page = self._run(files.page(self._session, path, size, cursor))
-            yield from page.entries
+            page = self._run(fetch(cursor))
+            yield from page.items
             if (cursor := page.cursor) is None:
                 return
+
+    def list(self, path: str = "/", *, size: int | None = 1000) -> Iterator[Entry]:
+        """The entries of a folder, fetched in pages of `size`. The folder itself is not included."""
+        return self._items(partial(files.page, self._session, path, size))
 
     def walk(self, path: str = "/") -> Iterator[Folder]:
         """Walk a tree top-down: the path, the folders and the files of each folder.
@@ -63,21 +68,11 @@ class Client(Base):
 
     def search(self, path: str = "/", **criteria: Unpack[Criteria]) -> Iterator[Entry]:
         """The files and folders below a folder that meet all criteria, in no particular order."""
-        cursor: str | None = None
-        while True:
-            page = self._run(search.page(self._session, path, criteria, cursor))
-            yield from page.entries
-            if (cursor := page.cursor) is None:
-                return
+        return self._items(partial(search.page, self._session, path, criteria))
 
     def trash(self) -> Iterator[TrashedItem]:
         """What was deleted or replaced and can be brought back, the newest first."""
-        cursor: str | None = None
-        while True:
-            items, cursor = self._run(trash.page(self._session, cursor))
-            yield from items
-            if cursor is None:
-                return
+        return self._items(partial(trash.page, self._session))
 
     def close(self) -> None:
         """Close the connections. The tokens stay valid; `logout` revokes them."""

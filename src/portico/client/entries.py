@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from portico.client.errors import NotAGateway
 
@@ -36,11 +36,14 @@ Folder = tuple[str, list[Entry], list[Entry]]
 """One step of a walk: the folder's path, its folders and its files."""
 
 
+Item = TypeVar("Item")
+
+
 @dataclass(frozen=True, slots=True)
-class Page:
+class Page(Generic[Item]):
     """One page of a listing; it is the last if the cursor is None."""
 
-    entries: list[Entry]
+    items: list[Item]
     cursor: str | None
 
 
@@ -76,7 +79,7 @@ def timestamp(text: str | None) -> str | None:
     return text if _is_timestamp(text) else None
 
 
-def page_of(body: Any, asked: str | None = None) -> Page:
+def page_of(body: Any, asked: str | None = None) -> Page[Entry]:
     """The page without the entry of the folder itself; `asked` is the cursor of the request."""
     match body:
         case {"content": [*items], "nextCursor": str() | None as cursor} if cursor is None or cursor != asked:
@@ -85,3 +88,16 @@ def page_of(body: Any, asked: str | None = None) -> Page:
                 cursor,
             )
     raise NotAGateway("The response is not a page of a listing. Check that the address is a Portico gateway's.")
+
+
+def items_of(body: Any) -> list[Any]:
+    match body:
+        case {"content": [*items]}:
+            return items
+    raise NotAGateway("The response is not a list.")
+
+
+def camel(name: str) -> str:
+    """`expires_at` as `expiresAt`, as the API writes it."""
+    first, *others = name.split("_")
+    return first + "".join(word.title() for word in others)

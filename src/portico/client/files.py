@@ -10,14 +10,14 @@ from portico.client.auth.session import AuthSession
 from portico.client.entries import Entry, Page, entry_of, page_of, timestamp
 from portico.client.errors import IsAFolder, NotFound
 from portico.client.http.effects import Operation, Request, Response, new_key
-from portico.client.jobs import JobProgress, Waiting, outcome
+from portico.client.jobs import JobProgress, carried_out
 from portico.client.paths import clean, split, target
 
 OnConflict = Literal["replace", "fail", "rename"]
 """What to do if the name exists. The default is to replace it if the user has that right, and else to fail."""
 
 
-def page(session: AuthSession, path: str, size: int | None, cursor: str | None) -> Operation[Page]:
+def page(session: AuthSession, path: str, size: int | None, cursor: str | None) -> Operation[Page[Entry]]:
     request = Request("GET", target(clean(path), action="LIST", size=size, cursor=cursor))
     return page_of((yield from session.request(request)).json(), cursor)
 
@@ -67,8 +67,5 @@ def delete(
 ) -> Operation[str | None]:
     """The id of what was deleted in the trash, if the gateway keeps it."""
     place = target(clean(path), recursive="true" if recursive else None, permanent="true" if permanent else None)
-    request = Request("DELETE", place, new_key() | Waiting(progress).headers, long_running=True)
-    response = yield from session.request(request)
-    if job := (yield from outcome(session, response, Waiting(progress))):
-        return job.trash_id
-    return response.headers.get("x-trash-id")
+    response, job = yield from carried_out(session, "DELETE", place, progress)
+    return job.trash_id if job else response.headers.get("x-trash-id")

@@ -1,17 +1,19 @@
 """Jobs: moves, copies, deletions and restores that the gateway goes on with after it has answered."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from portico.client.auth.session import AuthSession
+from portico.client.entries import camel, items_of
 from portico.client.errors import ClientError, JobCancelled, NotAGateway
-from portico.client.http.effects import Operation, Request, Response, Sleep
+from portico.client.http.effects import Operation, Request, Response, Sleep, new_key
 from portico.client.http.problems import problem
 
 JOBS = "/backend/1.0.0/jobs"
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 1.0
+_OPTIONAL = ("target", "result", "entries_total", "ended_at", "trash_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,16 @@ def outcome(session: AuthSession, response: Response, waiting: Waiting) -> Opera
     return (yield from wait_for(session, job.id, waiting.progress)) if waiting.wait else job
 
 
+def carried_out(
+    session: AuthSession, method: str, address: str, progress: JobProgress | None
+) -> Operation[tuple[Response, Job | None]]:
+    """The response, and the job that the change became, if it has taken long and somebody wants to see its progress."""
+    waiting = Waiting(progress)
+    request = Request(method, address, new_key() | waiting.headers, long_running=True)
+    response = yield from session.request(request)
+    return response, (yield from outcome(session, response, waiting))
+
+
 def wait_for(session: AuthSession, job_id: str, progress: JobProgress | None) -> Operation[Job]:
     """The job when it is done; raises the error of one that failed, and `JobCancelled`."""
     pause = _FIRST_PAUSE_SECONDS
@@ -93,10 +105,7 @@ def get(session: AuthSession, job_id: str) -> Operation[Job]:
 
 
 def newest(session: AuthSession) -> Operation[list[Job]]:
-    body = (yield from session.request(Request("GET", JOBS))).json()
-    if not isinstance(body, dict) or not isinstance(body.get("content"), list):
-        raise NotAGateway("The response is not a list of jobs.")
-    return [job_of(each) for each in body["content"]]
+    return [job_of(each) for each in items_of((yield from session.request(Request("GET", JOBS))).json())]
 
 
 def cancel(session: AuthSession, job_id: str) -> Operation[Job]:
@@ -105,22 +114,10 @@ def cancel(session: AuthSession, job_id: str) -> Operation[Job]:
 
 def job_of(body: Any) -> Job:
     try:
-        fields: Mapping[str, Any] = body
-        failure = fields.get("problem")
-        return Job(
-            fields["id"],
-            fields["kind"],
-            fields["state"],
-            fields["source"],
-            fields.get("target"),
-            fields.get("result"),
-            fields["entriesDone"],
-            fields["bytesDone"],
-            fields.get("entriesTotal"),
-            fields["startedAt"],
-            fields.get("endedAt"),
-            problem(failure["status"], {}, failure) if failure else None,
-            fields.get("trashId"),
-        )
+        failure = body.get("problem")
+        error = problem(failure["status"], {}, failure) if failure else None
+        optional = {name: body.get(camel(name)) for name in _OPTIONAL}
+        names = {each.name for each in fields(Job)} - {*_OPTIONAL, "error"}
+        return Job(**{name: body[camel(name)] for name in names}, **optional, error=error)
     except (KeyError, TypeError, AttributeError):
         raise NotAGateway("The response is not a job.") from None

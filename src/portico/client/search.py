@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import TypedDict
 
 from portico.client.auth.session import AuthSession
-from portico.client.entries import Page, page_of
+from portico.client.entries import Entry, Page, page_of
 from portico.client.http.effects import Operation, Request
 from portico.client.paths import clean, target
 
@@ -24,7 +24,7 @@ class Criteria(TypedDict, total=False):
     modified_before: datetime
 
 
-def page(session: AuthSession, path: str, criteria: Criteria, cursor: str | None) -> Operation[Page]:
+def page(session: AuthSession, path: str, criteria: Criteria, cursor: str | None) -> Operation[Page[Entry]]:
     address = target(
         clean(path),
         action="SEARCH",

@@ -1,13 +1,13 @@
 """Share links: for people without an account. A client can also use one, as a guest."""
 
-import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypedDict
 from urllib.parse import quote, urlencode
 
-from portico.client.auth.session import AuthSession, BytesBody
+from portico.client.auth.session import AuthSession, json_request
 from portico.client.auth.tokens import Tokens
+from portico.client.entries import camel, items_of
 from portico.client.errors import NotAGateway
 from portico.client.http.effects import Operation, Request
 from portico.client.paths import clean
@@ -17,7 +17,6 @@ LinkKind = Literal["download", "request", "both"]
 
 LINKS = "/backend/1.0.0/account/links"
 SHARE_SESSIONS = "/backend/1.0.0/share-sessions"
-_JSON = "application/json"
 _PAGE = 1000
 
 
@@ -76,17 +75,16 @@ class Access:
 
 def add(session: AuthSession, base_url: str, path: str, kind: LinkKind, options: LinkOptions) -> Operation[ShareLink]:
     body = {"path": clean(path), "kind": kind, **_body(options)}
-    answer = (yield from session.request_once(_request("POST", LINKS, body))).json()
+    answer = (yield from session.request_once(json_request("POST", LINKS, body))).json()
     return _with_whole_address(_link_of(answer), base_url)
 
 
 def listed(session: AuthSession) -> Operation[list[ShareLink]]:
-    body = (yield from session.request(Request("GET", LINKS))).json()
-    return [_link_of(item) for item in _content(body)]
+    return [_link_of(item) for item in items_of((yield from session.request(Request("GET", LINKS))).json())]
 
 
 def change(session: AuthSession, link_id: str, options: LinkOptions) -> Operation[ShareLink]:
-    request = _request("PATCH", _address(link_id), _body(options))
+    request = json_request("PATCH", _address(link_id), _body(options))
     return _link_of((yield from session.request(request)).json())
 
 
@@ -107,7 +105,7 @@ def accesses(session: AuthSession, link_id: str) -> Operation[list[Access]]:
         query = urlencode({"size": _PAGE, **({"cursor": cursor} if cursor else {})})
         body = (yield from session.request(Request("GET", f"{_address(link_id)}/accesses?{query}"))).json()
         try:
-            found += [Access(**item) for item in _content(body)]
+            found += [Access(**item) for item in items_of(body)]
         except TypeError:
             raise NotAGateway("The response contains an invalid access.") from None
         if (cursor := body.get("nextCursor")) is None:
@@ -117,18 +115,14 @@ def accesses(session: AuthSession, link_id: str) -> Operation[list[Access]]:
 def open_link(session: AuthSession, link: str, password: str | None, name: str) -> Operation[Tokens]:
     """Become a guest: the token of the link takes the place of a sign-in."""
     body = {"link": link, "name": name, **({"password": password} if password is not None else {})}
-    answer = (yield from session.unauthenticated(_request("POST", SHARE_SESSIONS, body))).json()
+    answer = (yield from session.unauthenticated(json_request("POST", SHARE_SESSIONS, body))).json()
     try:
         # Without its end: that moves as long as there are unfinished uploads, and nothing could renew the token.
         tokens = Tokens(answer["token"], None, None, tuple(answer["rights"]))
     except (KeyError, TypeError):
         raise NotAGateway("The response contains no token.") from None
-    yield from session.use(tokens)
+    yield from session.save(tokens)
     return tokens
-
-
-def _request(method: str, target: str, body: dict[str, Any]) -> Request:
-    return Request(method, target, {"Content-Type": _JSON}, BytesBody(json.dumps(body).encode()))
 
 
 def _address(link_id: str) -> str:
@@ -136,19 +130,10 @@ def _address(link_id: str) -> str:
 
 
 def _body(options: LinkOptions) -> dict[str, Any]:
-    body: dict[str, Any] = {}
-    for name, value in options.items():
-        first, *others = name.split("_")
-        moment = value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value
-        body[first + "".join(word.title() for word in others)] = moment
-    return body
-
-
-def _content(body: Any) -> list[Any]:
-    content = body.get("content") if isinstance(body, dict) else None
-    if not isinstance(content, list):
-        raise NotAGateway("The response is not a list.")
-    return content
+    return {
+        camel(name): value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value
+        for name, value in options.items()
+    }
 
 
 def _with_whole_address(link: ShareLink, base_url: str) -> ShareLink:
@@ -160,22 +145,7 @@ def _with_whole_address(link: ShareLink, base_url: str) -> ShareLink:
 
 def _link_of(item: Any) -> ShareLink:
     try:
-        return ShareLink(
-            item["id"],
-            item["path"],
-            item["kind"],
-            item["state"],
-            item["title"],
-            item["note"],
-            item["hasPassword"],
-            item["downloads"],
-            item["maxDownloads"],
-            item["uploads"],
-            item["maxUploads"],
-            item["maxBytes"],
-            item["createdAt"],
-            item["expiresAt"],
-            item.get("address"),
-        )
+        given = {each.name: item[camel(each.name)] for each in fields(ShareLink) if each.name != "address"}
+        return ShareLink(**given, address=item.get("address"))
     except (KeyError, TypeError, AttributeError):
         raise NotAGateway("The response contains an invalid link.") from None

@@ -6,10 +6,11 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from portico.client.auth.session import AuthSession
+from portico.client.entries import Page
 from portico.client.errors import NotAGateway
 from portico.client.files import OnConflict
-from portico.client.http.effects import Operation, Request, Response, new_key
-from portico.client.jobs import Job, JobProgress, Waiting, outcome
+from portico.client.http.effects import Operation, Request
+from portico.client.jobs import JobProgress, carried_out
 from portico.client.paths import path_of
 
 TRASH = "/backend/1.0.0/trash"
@@ -32,12 +33,12 @@ class TrashedItem:
     """When it is removed for good."""
 
 
-def page(session: AuthSession, cursor: str | None) -> Operation[tuple[list[TrashedItem], str | None]]:
+def page(session: AuthSession, cursor: str | None) -> Operation[Page[TrashedItem]]:
     query = {"size": 1000, **({"cursor": cursor} if cursor else {})}
     response = yield from session.request(Request("GET", f"{TRASH}?{urlencode(query)}"))
     match response.json():
         case {"content": list(items), "nextCursor": None | str() as following}:
-            return [_item(item) for item in items], following
+            return Page([_item(item) for item in items], following)
     raise NotAGateway("The response is not a page of the trash. Check that the address is a Portico gateway's.")
 
 
@@ -45,26 +46,16 @@ def restore(
     session: AuthSession, trash_id: str, on_conflict: OnConflict, progress: JobProgress | None = None
 ) -> Operation[str]:
     address = f"{_address(trash_id)}?action=RESTORE&onConflict={on_conflict}"
-    response, job = yield from _carried_out(session, "POST", address, progress)
+    response, job = yield from carried_out(session, "POST", address, progress)
     return (job.result if job else path_of(response.headers.get("location", ""))) or ""
 
 
 def remove(session: AuthSession, trash_id: str, progress: JobProgress | None = None) -> Operation[None]:
-    yield from _carried_out(session, "DELETE", _address(trash_id), progress)
+    yield from carried_out(session, "DELETE", _address(trash_id), progress)
 
 
 def empty(session: AuthSession, progress: JobProgress | None = None) -> Operation[None]:
-    yield from _carried_out(session, "DELETE", TRASH, progress)
-
-
-def _carried_out(
-    session: AuthSession, method: str, address: str, progress: JobProgress | None
-) -> Operation[tuple[Response, Job | None]]:
-    """The response, and the job that the change became, if it has taken long and somebody wants to see its progress."""
-    waiting = Waiting(progress)
-    request = Request(method, address, new_key() | waiting.headers, long_running=True)
-    response = yield from session.request(request)
-    return response, (yield from outcome(session, response, waiting))
+    yield from carried_out(session, "DELETE", TRASH, progress)
 
 
 def _address(trash_id: str) -> str:

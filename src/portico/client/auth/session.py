@@ -6,6 +6,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlencode
 
 from portico.client.auth.backoff import Backoff
@@ -68,13 +69,13 @@ class AuthSession:
     def logout(self) -> Operation[None]:
         """Revoke the tokens and remove them from the store."""
         if self._has_key:
-            yield from self._save(None)  # other programs may use the key
+            yield from self.save(None)  # other programs may use the key
         elif self.tokens is not None:
             try:
                 yield from self.request(Request("POST", "/backend/logout"))
             except NotSignedIn:
                 pass
-            yield from self._save(None)
+            yield from self.save(None)
 
     @property
     def _has_key(self) -> bool:
@@ -103,7 +104,7 @@ class AuthSession:
                 return
             except SignInFailed:
                 if self._credentials.password is None:
-                    yield from self._save(None)
+                    yield from self.save(None)
                     raise
         yield from self._with_password()
 
@@ -131,7 +132,7 @@ class AuthSession:
             )
         except (KeyError, TypeError, AttributeError):
             raise NotAGateway("The sign-in response contains no token.") from None
-        yield from self._save(tokens)
+        yield from self.save(tokens)
 
     def _client(self) -> Operation[str]:
         """`id:secret`. They are not confidential: the gateway sends them to every browser."""
@@ -148,7 +149,8 @@ class AuthSession:
                 ) from None
         return f"{known.client_id}:{known.client_secret}"
 
-    def _save(self, tokens: Tokens | None) -> Operation[None]:
+    def save(self, tokens: Tokens | None) -> Operation[None]:
+        """Use these tokens from now on."""
         self.tokens = tokens
         yield from blocking(lambda: self._store.save(tokens))
 
@@ -158,10 +160,6 @@ class AuthSession:
         if 200 <= response.status < 300:
             return response
         raise error_of(response)
-
-    def use(self, tokens: Tokens) -> Operation[None]:
-        """Go on with tokens that were got elsewhere."""
-        yield from self._save(tokens)
 
     def unauthenticated(self, request: Request) -> Operation[Response]:
         """Send a request without a token, with retries."""
@@ -187,6 +185,10 @@ class BytesBody:
 
     def __iter__(self) -> Iterator[Piece]:
         yield self.content
+
+
+def json_request(method: str, target: str, body: Any) -> Request:
+    return Request(method, target, {"Content-Type": "application/json"}, BytesBody(json.dumps(body).encode()))
 
 
 def _with_token(request: Request, token: str) -> Request:

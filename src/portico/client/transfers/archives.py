@@ -3,31 +3,16 @@
 The gateway makes the archive while it sends it, so it cannot be resumed. If it arrives in full, it is complete.
 """
 
-import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from portico.client.auth.session import AuthSession
+from portico.client.auth.session import AuthSession, json_request
 from portico.client.errors import Temporary
 from portico.client.http.effects import Operation, Piece, Request, Response, blocking
 from portico.client.paths import clean, target
 from portico.client.transfers.partial_file import PartialFile
 from portico.client.transfers.progress import Meter, Progress
-
-
-class _Paths:
-    """The body that says what is to be in the archive."""
-
-    replayable = True
-    blocking = False
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._content = json.dumps({"paths": list(paths)}).encode()
-        self.length = len(self._content)
-
-    def __iter__(self) -> Iterator[Piece]:
-        yield self._content
 
 
 class _ArchiveDownload:
@@ -53,10 +38,8 @@ def to_stream(
 ) -> Operation[int]:
     """Returns how many bytes were written. Retried only until the first of them."""
     folder = clean(folder)
-    request = Request("GET", target(folder, action="ZIP"))
-    if paths:
-        headers = {"Content-Type": "application/json"}
-        request = Request("POST", target(folder, action="ZIP"), headers, body=_Paths(paths))
+    place = target(folder, action="ZIP")
+    request = json_request("POST", place, {"paths": list(paths)}) if paths else Request("GET", place)
     incoming = request.sink = _ArchiveDownload(folder, stream.write, progress)
     backoff = session.backoff()
     while True:
