@@ -19,7 +19,7 @@ from portico.client.shares import Access, LinkKind, LinkOptions, ShareLink
 from portico.client.transfers import archives, downloads, uploads
 from portico.client.transfers.batches import upload_item
 from portico.client.transfers.progress import Progress, Received, Resumed
-from portico.client.transfers.resumable_upload import ResumableUploads
+from portico.client.transfers.resumable_upload import ResumableUploads, UploadOptions
 from portico.client.transfers.sources import Uploadable
 from portico.client.transfers.upload_records import UploadsInFolder, UploadsInMemory
 
@@ -127,21 +127,6 @@ class Base:
     def _open(self, origin: Origin, timeout: float) -> None:
         raise NotImplementedError
 
-    def _upload_options(
-        self,
-        on_conflict: OnConflict | None,
-        verify: bool | int,
-        progress: Progress | None,
-        stored: Received | None = None,
-        resumed: Resumed | None = None,
-        *,
-        times: bool,
-        receipts: bool,
-        resume: bool,
-    ) -> uploads.Options:
-        resumable = self._resumable if resume else None
-        return uploads.Options(on_conflict, verify, progress, stored, times, receipts, resumable, resumed)
-
     @on_both
     def login(self, username: str | None = None, password: str | None = None) -> Operation[Tokens]:
         """Sign in now; user name and password default to those passed to the constructor."""
@@ -188,7 +173,8 @@ class Base:
         with the same local file and path. Its parts are verified one by one. Without `resume`, it is sent in one request.
         """
         file = upload_item(source, path, content_type)
-        options = self._upload_options(on_conflict, verify, progress, times=times, receipts=receipt, resume=resume)
+        resumable = self._resumable if resume else None
+        options = UploadOptions(on_conflict, verify, progress, None, times, receipt, resumable)
         return uploads.upload(self._session, file, options)
 
     @on_both
@@ -212,9 +198,8 @@ class Base:
         `resumed` is called with the path, the bytes that the gateway has, and the size of a file that an earlier call or
         process has sent in part.
         """
-        options = self._upload_options(
-            on_conflict, verify, progress, stored, resumed, times=times, receipts=receipts, resume=resume
-        )
+        resumable = self._resumable if resume else None
+        options = UploadOptions(on_conflict, verify, progress, stored, times, receipts, resumable, resumed)
         return uploads.upload_all(self._session, items, options, self._limit)
 
     @on_both

@@ -13,7 +13,6 @@ from portico.client.transfers.downloads import RangeDownload, receive
 
 _MD5 = re.compile(r'"([0-9a-f]{32})"')
 """An ETag that may be the MD5 of the content, as S3 sets it for single-part uploads."""
-_CHUNK = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +79,5 @@ class _Different(Exception):
 
 
 def _md5(local: str) -> str:
-    digest = hashlib.md5(usedforsecurity=False)
     with open(local, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

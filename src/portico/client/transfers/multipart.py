@@ -4,13 +4,14 @@ import hashlib
 import re
 import secrets
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
-from portico.client.entries import Entry, entry_of, timestamp
+from portico.client.entries import Entry, entry_of
 from portico.client.errors import InvalidPath, NotAGateway
+from portico.client.files import described
 from portico.client.http.effects import Piece, Response
 from portico.client.paths import clean, path_of, split
 from portico.client.transfers.progress import Meter, Receipt
@@ -146,34 +147,22 @@ def reported(batch: list[UploadItem], response: Response, seconds: float) -> lis
         if response.content and response.status in (200, 201):
             entries = [entry_of(item) for item in response.json()["content"]]
         elif path := path_of(headers.get("content-location", "")):
-            entries = [_entry(path, batch[0].sent, headers)]
+            entries = [replace(described(path, response), size=batch[0].sent, content_type="")]
         for entry in entries:
             clean(entry.path)
     except (NotAGateway, InvalidPath, KeyError, TypeError):
         return batch
     if len(entries) != len(batch):
         return batch
-    moment = _seconds(headers.get("date", ""))
+    moment = seconds_of(headers.get("date", ""))
     return [
         replace(file, entry=entry, seconds=seconds, stored_at=moment)
         for file, entry in zip(batch, entries, strict=True)
     ]
 
 
-def _entry(path: str, size: int, headers: Mapping[str, str]) -> Entry:
-    """The entry of a single file, as far as the headers of the response describe it."""
-    return Entry(
-        split(path)[1],
-        path,
-        is_folder=False,
-        size=size,
-        last_modified=timestamp(headers.get("x-modified")),
-        etag=headers.get("etag"),
-        digest=headers.get("repr-digest"),
-    )
-
-
-def _seconds(date: str) -> float | None:
+def seconds_of(date: str) -> float | None:
+    """A time in a header, in seconds since 1970; None if it is not valid."""
     try:
         return parsedate_to_datetime(date).timestamp()
     except (ValueError, OverflowError):

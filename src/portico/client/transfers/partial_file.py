@@ -12,10 +12,10 @@ import stat
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from io import FileIO
 from typing import Any
 
 from portico.client.errors import NotPossible
+from portico.client.transfers.locked_file import locked_file
 
 _CHUNK = 1024 * 1024
 
@@ -42,7 +42,10 @@ class PartialFile:
         self.etag: str | None = None
         self.size = 0
         self._mode = _mode(target)
-        self._file = _locked(self.path, target)
+        file = locked_file(self.path, 0o666)
+        if file is None:
+            raise NotPossible(f"Another program is downloading {target}; wait until it has finished.")
+        self._file = file
         try:
             if self._mode is not None:
                 os.chmod(self.path, self._mode | stat.S_IRUSR | stat.S_IWUSR)
@@ -199,33 +202,3 @@ def _may_be_ours(path: str) -> bool:
         return True
     owner = os.geteuid() if hasattr(os, "geteuid") else found.st_uid
     return stat.S_ISREG(found.st_mode) and found.st_uid == owner and found.st_nlink == 1
-
-
-def _locked(path: str, target: str) -> FileIO:
-    """The partial file, opened and locked for this download. A link is not followed."""
-    while True:
-        file = open(path, "a+b", buffering=0, opener=_opened)  # noqa: SIM115
-        try:
-            _lock(file.fileno(), target)
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
-                    return file
-        except BaseException:
-            file.close()
-            raise
-        file.close()  # it was renamed or deleted before it was locked
-
-
-def _opened(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
-
-
-def _lock(descriptor: int, target: str) -> None:
-    try:
-        import fcntl
-    except ImportError:
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise NotPossible(f"Another program is downloading {target}; wait until it has finished.") from None

@@ -28,7 +28,7 @@ from portico.client.files import OnConflict
 from portico.client.http.effects import Concurrently, Operation, Response, blocking
 from portico.client.paths import path_of
 from portico.client.transfers.multipart import UploadItem, reported
-from portico.client.transfers.progress import Meter, Progress, Resumed
+from portico.client.transfers.progress import Meter, Progress, Received, Resumed
 from portico.client.transfers.sources import BytesSource, FileSource
 from portico.client.transfers.tus import (
     MAX_METADATA,
@@ -48,16 +48,29 @@ _RESTARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """How a file is to be sent."""
-
+class UploadOptions:
     on_conflict: OnConflict | None = None
-    checked: bool = False
-    """Whether each part has its checksum."""
+    verify: bool | int = False
+    """Whether to verify content; a number: that of files of up to so many bytes."""
     progress: Progress | None = None
+    stored: Received | None = None
+    times: bool = False
+    """Whether files keep their modification times."""
+    receipts: bool = False
+    """Whether the entries have signed receipts."""
+    resumable: "ResumableUploads | None" = None
+    """Sends large files; without it, they are sent in one request."""
     resumed: Resumed | None = None
-    prefer: str = ""
-    """What the gateway is asked to say of the stored file, in the `Prefer` header."""
+
+    def verifies(self, file: UploadItem) -> bool:
+        if isinstance(self.verify, bool):
+            return self.verify
+        return file.source.size is not None and file.source.size <= self.verify
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the gateway is asked to say of the stored files."""
+        return {"Prefer": "return=representation" if self.receipts else "return=representation; receipt=none"}
 
 
 class ResumableUpload:
@@ -69,7 +82,7 @@ class ResumableUpload:
         source: InParts,
         size: int,
         metadata: str,
-        terms: Terms,
+        options: UploadOptions,
         part: PartSize,
         unfinished: set[str],
     ) -> None:
@@ -82,8 +95,10 @@ class ResumableUpload:
         self._source = source
         self._size = size
         self._metadata = metadata
-        self._terms = terms
-        self._meter = Meter(file.path, size, terms.progress)
+        self._options = options
+        self._checked = options.verifies(file)
+        """Whether each part has its checksum."""
+        self._meter = Meter(file.path, size, options.progress)
         self._id: str | None = None
         self._offset: int | None = None
         """How much the gateway has; None if it is to be asked."""
@@ -163,13 +178,13 @@ class ResumableUpload:
         self._id, expires = yield from self._requests.create(self._size, self._metadata)
         self._created += 1
         self._offset = 0
-        yield from self._note(UnfinishedUpload(self._id, self._version, self._terms.checked, expires))
+        yield from self._note(UnfinishedUpload(self._id, self._version, self._checked, expires))
 
     def _append(self, upload_id: str, offset: int) -> Operation[Response]:
         size = min(self._part.bytes, self._size - offset)
         self._ending = offset + size == self._size
-        headers = {"Prefer": self._terms.prefer} if self._ending and self._terms.prefer else {}
-        if not self._terms.checked:
+        headers = self._options.headers if self._ending else {}
+        if not self._checked:
             part = Part(self._source, offset, size, self._meter, offset)
             return (yield from self._requests.append(upload_id, part, headers, ending=self._ending))
         if self._ahead is None or self._ahead[:2] != (offset, size):
@@ -203,7 +218,7 @@ class ResumableUpload:
         known = (yield from blocking(record.load)) if record else None
         if known is None:
             return
-        if known.version == self._version and (known.checked or not self._terms.checked):
+        if known.version == self._version and (known.checked or not self._checked):
             self._id = known.id
             self._resuming = True
             self._unfinished.add(self._file.path)
@@ -223,8 +238,8 @@ class ResumableUpload:
             except (NotFound, Forbidden):
                 return False
         self.resumed = offset
-        if self._terms.resumed and offset:
-            self._terms.resumed(self._file.path, offset, self._size)
+        if self._options.resumed and offset:
+            self._options.resumed(self._file.path, offset, self._size)
         return True
 
     def _forget(self) -> Operation[None]:
@@ -261,20 +276,20 @@ class ResumableUploads:
         self.unfinished: set[str] = set()
         """The paths of files that another call, or another run, can go on with."""
 
-    def send(self, file: UploadItem, terms: Terms) -> Operation[UploadItem | None]:
+    def send(self, file: UploadItem, options: UploadOptions) -> Operation[UploadItem | None]:
         """Store a file; return it with its entry. None if it is to be sent in one request instead."""
         source, size = file.source, file.source.size
         if not self._supported or size is None or size < THRESHOLD or not isinstance(source, InParts):
             return None
-        metadata = metadata_of(file, terms.on_conflict)
+        metadata = metadata_of(file, options.on_conflict)
         if len(metadata) > MAX_METADATA:
             return None
         record: UploadRecord | None = None
         if isinstance(source, FileSource):
-            key = (file.path, os.path.abspath(source.path), terms.on_conflict or "")
+            key = (file.path, os.path.abspath(source.path), options.on_conflict or "")
             record = yield from blocking(lambda: self._records.open(*key))
-        part = PartSize(self._most, checked=terms.checked)
-        upload = ResumableUpload(self._session, record, file, source, size, metadata, terms, part, self.unfinished)
+        part = PartSize(self._most, checked=options.verifies(file))
+        upload = ResumableUpload(self._session, record, file, source, size, metadata, options, part, self.unfinished)
         try:
             began = time.monotonic()
             response = yield from upload.send()

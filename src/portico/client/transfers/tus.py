@@ -3,7 +3,6 @@
 import time
 from base64 import b64encode
 from collections.abc import Iterator
-from email.utils import parsedate_to_datetime
 
 from portico.client.auth.session import AuthSession
 from portico.client.errors import (
@@ -18,7 +17,7 @@ from portico.client.errors import (
 from portico.client.files import OnConflict
 from portico.client.http.effects import Operation, Piece, Request, Response
 from portico.client.paths import split
-from portico.client.transfers.multipart import UploadItem
+from portico.client.transfers.multipart import UploadItem, seconds_of
 from portico.client.transfers.progress import Meter
 from portico.client.transfers.sources import BytesSource, FileSource, StreamSource
 
@@ -123,7 +122,7 @@ class TusRequests:
         upload_id = response.headers.get("location", "").rstrip("/").rpartition("/")[2]
         if not upload_id.isalnum():
             raise NotAGateway("The response to a new upload has no address.")
-        return upload_id, _moment(response.headers.get("upload-expires")) or time.time() + _LIFETIME
+        return upload_id, seconds_of(response.headers.get("upload-expires", "")) or time.time() + _LIFETIME
 
     def ask(self, upload_id: str, end: Part, *, ending: bool) -> Operation[Response]:
         """Ask how much has arrived. A file that has arrived as a whole is stored; `end` is the empty part at its end."""
@@ -182,10 +181,3 @@ def received(response: Response, size: int) -> int:
 
 def _request(method: str, upload_id: str, headers: dict[str, str], *, ending: bool) -> Request:
     return Request(method, f"{_UPLOADS}/{upload_id}", dict(headers), long_running=ending)
-
-
-def _moment(text: str | None) -> float | None:
-    try:
-        return parsedate_to_datetime(text or "").timestamp()
-    except ValueError:
-        return None

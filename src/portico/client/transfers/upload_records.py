@@ -12,7 +12,8 @@ import time
 from dataclasses import asdict, dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Protocol
+
+from portico.client.transfers.locked_file import locked_file
 
 _SUFFIX = ".upload"
 _MAX_BYTES = 4096
@@ -30,22 +31,6 @@ class UnfinishedUpload:
     """In seconds since 1970."""
 
 
-class UploadRecord(Protocol):
-    """The place for one unfinished upload. It is held by one sender at a time."""
-
-    def load(self) -> UnfinishedUpload | None: ...
-
-    def save(self, upload: UnfinishedUpload | None) -> None:
-        """Replace what is recorded; None if there is no unfinished upload any more."""
-
-    def close(self) -> None: ...
-
-
-class UploadRecords(Protocol):
-    def open(self, *key: str) -> UploadRecord | None:
-        """The record for this key; None if it is in use, or cannot be written."""
-
-
 class UploadsInMemory:
     """Records that last as long as the client. Thread-safe."""
 
@@ -54,7 +39,8 @@ class UploadsInMemory:
         self._known: dict[str, UnfinishedUpload] = {}
         self._held: set[str] = set()
 
-    def open(self, *key: str) -> UploadRecord | None:
+    def open(self, *key: str) -> "UploadRecord | None":
+        """The record for this key; None if it is in use."""
         name = _name(key)
         with self._lock:
             if name in self._held:
@@ -91,21 +77,25 @@ class UploadsInFolder:
         self._account = account
         self._cleaned = False
 
-    def open(self, *key: str) -> UploadRecord | None:
+    def open(self, *key: str) -> "UploadRecord | None":
+        """The record for this key; None if it is in use, or cannot be written."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._cleaned:
                 self._cleaned = True
                 self._remove_expired()
-            return _FileRecord.of(self._folder / f"{_name((self._account, *key))}{_SUFFIX}")
+            return self._record(self._folder / f"{_name((self._account, *key))}{_SUFFIX}")
         except OSError:  # the upload does without
             return None
 
     def _remove_expired(self) -> None:
         for path in self._folder.glob(f"*{_SUFFIX}"):
             with contextlib.suppress(OSError):
-                if record := _FileRecord.of(path):
+                if record := self._record(path):
                     record.close()
+
+    def _record(self, path: Path) -> "_FileRecord | None":
+        return _FileRecord(path, file) if (file := locked_file(path, 0o600)) else None
 
 
 class _FileRecord:
@@ -114,22 +104,6 @@ class _FileRecord:
     def __init__(self, path: Path, file: FileIO) -> None:
         self._path = path
         self._file = file
-
-    @classmethod
-    def of(cls, path: Path) -> "_FileRecord | None":
-        while True:
-            file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
-            try:
-                if not _is_locked(file.fileno()):
-                    file.close()
-                    return None
-                with contextlib.suppress(FileNotFoundError):
-                    if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
-                        return cls(path, file)
-            except BaseException:
-                file.close()
-                raise
-            file.close()  # it was removed before it was locked
 
     def load(self) -> UnfinishedUpload | None:
         try:
@@ -161,17 +135,9 @@ class _FileRecord:
         self._file.close()
 
 
-def _is_locked(descriptor: int) -> bool:
-    """Whether this process has the lock now."""
-    try:
-        import fcntl
-    except ImportError:
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+UploadRecord = _MemoryRecord | _FileRecord
+"""The place for one unfinished upload. It is held by one sender at a time."""
+UploadRecords = UploadsInMemory | UploadsInFolder
 
 
 def _current(upload: UnfinishedUpload | None) -> UnfinishedUpload | None:

@@ -8,7 +8,7 @@ Requests have an idempotency key: the same files are stored once.
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from portico.client import files
@@ -28,43 +28,20 @@ from portico.client.errors import (
     WrongDigest,
     WrongSize,
 )
-from portico.client.files import OnConflict
 from portico.client.http.effects import Concurrently, Operation, Request, blocking, new_key
 from portico.client.paths import split, target
 from portico.client.transfers.batches import SMALL, batches, read_all, refresh
 from portico.client.transfers.multipart import FileBody, MultipartForm, UploadItem, digest_text, reported
-from portico.client.transfers.progress import Meter, Progress, Receipt, Received, Resumed
-from portico.client.transfers.resumable_upload import ResumableUploads, Terms
+from portico.client.transfers.progress import Meter, Receipt
+from portico.client.transfers.resumable_upload import UploadOptions
 from portico.client.transfers.sources import Source, Uploadable
 
-_ENTRIES, _RECEIPTS = "return=representation; receipt=none", "return=representation"
 HASHED_BEFORE = 8 * 1024 * 1024
 """A file up to this size is read and hashed before it is sent, so that the gateway can refuse what does not match. A larger
 one is hashed while it is sent, and its digest compared with the one that the gateway returns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    on_conflict: OnConflict | None = None
-    verify: bool | int = False
-    """Whether to verify content; a number: that of files of up to so many bytes."""
-    progress: Progress | None = None
-    stored: Received | None = None
-    times: bool = False
-    """Whether files keep their modification times."""
-    receipts: bool = False
-    """Whether the entries have signed receipts."""
-    resumable: ResumableUploads | None = None
-    """Sends large files; without it, they are sent in one request."""
-    resumed: Resumed | None = None
-
-    def verifies(self, file: UploadItem) -> bool:
-        if isinstance(self.verify, bool):
-            return self.verify
-        return file.source.size is not None and file.source.size <= self.verify
-
-
-def upload(session: AuthSession, file: UploadItem, options: Options) -> Operation[Entry | None]:
+def upload(session: AuthSession, file: UploadItem, options: UploadOptions) -> Operation[Entry | None]:
     """Upload one file; return None if it may have been renamed and the gateway does not report the name."""
     receipts: list[Receipt] = []
     failures: dict[str, Exception] = {}
@@ -76,7 +53,7 @@ def upload(session: AuthSession, file: UploadItem, options: Options) -> Operatio
 
 
 def upload_all(
-    session: AuthSession, items: Iterable[tuple[Uploadable, str]], options: Options, limit: int
+    session: AuthSession, items: Iterable[tuple[Uploadable, str]], options: UploadOptions, limit: int
 ) -> Operation[None]:
     """Upload many files. Failures of single files are raised at the end, failures that affect all files at once."""
     failures: dict[str, Exception] = {}
@@ -96,7 +73,9 @@ def upload_all(
         raise TransfersFailed(failures)
 
 
-def _prepared(batch: list[UploadItem], options: Options, failures: dict[str, Exception]) -> Operation[list[UploadItem]]:
+def _prepared(
+    batch: list[UploadItem], options: UploadOptions, failures: dict[str, Exception]
+) -> Operation[list[UploadItem]]:
     """The files with all that is said of them before they are sent. Unreadable files go to `failures`."""
     if options.times:
         batch = [replace(file, modified=_modified(file.source.modified_ns)) for file in batch]
@@ -113,19 +92,12 @@ def _modified(nanoseconds: int | None) -> str | None:
     return f"{nanoseconds // 10**9}.{nanoseconds % 10**9 // 1000:06}"
 
 
-def _send(session: AuthSession, batch: list[UploadItem], options: Options) -> Operation[Mapping[str, Exception]]:
+def _send(session: AuthSession, batch: list[UploadItem], options: UploadOptions) -> Operation[Mapping[str, Exception]]:
     """Send files to one folder; return the failures of single files."""
     failures: dict[str, Exception] = {}
     if len(batch) == 1 and options.resumable:
-        terms = Terms(
-            options.on_conflict,
-            options.verifies(batch[0]),
-            options.progress,
-            options.resumed,
-            _RECEIPTS if options.receipts else _ENTRIES,
-        )
         try:
-            if file := (yield from options.resumable.send(batch[0], terms)):
+            if file := (yield from options.resumable.send(batch[0], options)):
                 return (yield from _confirm(session, [file], replace(options, verify=False)))
         except COMMON:
             raise
@@ -155,14 +127,16 @@ def _send(session: AuthSession, batch: list[UploadItem], options: Options) -> Op
                 backoff.reset()
             if not body.replayable:
                 raise
-            if not isinstance(error, RequestRunning) and _is_doubtful(body, error, options):
-                only_with_key = True
+            broken = isinstance(error, ConnectionFailed) or not is_unprocessed(error)
+            replaces = options.on_conflict in (None, "replace")
+            if broken and body.closed and not (replaces or isinstance(error, RequestRunning)):
+                only_with_key = True  # it may be stored, and sending it again could do harm
             yield from backoff.wait(error)
             # Of several files, the first may be stored even if the request was not sent completely.
-            broken = isinstance(error, ConnectionFailed) or not is_unprocessed(error)
             if broken and (body.closed or len(left) > 1):
                 lost_with = lost_with or key
-            rest = yield from _refreshed(rest, options, failures)
+            rest = yield from blocking(partial(refresh, rest, failures))
+            rest = yield from _prepared(rest, options, failures)
             if only_with_key and [file.source for file in rest] != keyed:
                 raise  # another content is another file, and the first one may be stored
         except ClientError as error:
@@ -189,45 +163,28 @@ def _send(session: AuthSession, batch: list[UploadItem], options: Options) -> Op
 
 
 def _request(
-    batch: list[UploadItem], options: Options, key: dict[str, str]
+    batch: list[UploadItem], options: UploadOptions, key: dict[str, str]
 ) -> tuple[Request, MultipartForm | FileBody]:
     file = batch[0]
     if len(batch) > 1:
         form = MultipartForm(batch)
-        prefer = _RECEIPTS if options.receipts else _ENTRIES
-        headers = {"Content-Type": form.content_type, "Prefer": prefer, **key}
+        headers = {"Content-Type": form.content_type, **options.headers, **key}
         place = target(split(file.path)[0], onConflict=options.on_conflict)
         return Request("POST", place, headers, body=form, long_running=True), form
-    headers = {**file.headers, **key}
+    headers = {**file.headers, **options.headers, **key}
     hashed = file.sha256 is None and options.verifies(file)
     if hashed:
         headers["Want-Repr-Digest"] = "sha-256=1"
-    headers["Prefer"] = _RECEIPTS if options.receipts else _ENTRIES
     meter = Meter(file.path, file.source.size, options.progress)
     body = FileBody(file, meter, hashed=hashed)
     place = target(file.path, onConflict=options.on_conflict)
     return Request("PUT", place, headers, body=body, long_running=True), body
 
 
-def _refreshed(
-    batch: list[UploadItem], options: Options, failures: dict[str, Exception]
-) -> Operation[list[UploadItem]]:
-    """The files of a batch for another attempt; those that changed meanwhile are read again."""
-    batch = yield from blocking(partial(refresh, batch, failures))
-    return (yield from _prepared(batch, options, failures))
-
-
 def _split_stored(batch: list[UploadItem], error: ClientError) -> tuple[list[UploadItem], list[UploadItem]]:
     """The files that were stored in spite of the error, and the others."""
     stored = [file for file in batch if file.name in error.stored]
     return stored, [file for file in batch if file.name not in error.stored]
-
-
-def _is_doubtful(body: MultipartForm | FileBody, error: Temporary, options: Options) -> bool:
-    """Whether the file may have been stored, so that sending it again could do harm."""
-    if options.on_conflict in (None, "replace") or not body.closed:
-        return False
-    return isinstance(error, ConnectionFailed) or not is_unprocessed(error)
 
 
 def _was_stored(session: AuthSession, file: UploadItem) -> Operation[bool]:
@@ -238,7 +195,9 @@ def _was_stored(session: AuthSession, file: UploadItem) -> Operation[bool]:
         return False
 
 
-def _confirm(session: AuthSession, stored: list[UploadItem], options: Options) -> Operation[dict[str, ClientError]]:
+def _confirm(
+    session: AuthSession, stored: list[UploadItem], options: UploadOptions
+) -> Operation[dict[str, ClientError]]:
     """Report stored files; return those that are to be verified and are not what was sent."""
     failures: dict[str, ClientError] = {}
     for file in stored:
