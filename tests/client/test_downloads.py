@@ -15,7 +15,7 @@ from portico.client import (
     NotPossible,
     TransfersFailed,
 )
-from portico.client.transfers import downloads, partial_file
+from portico.client.transfers import downloads, locked_file, partial_file
 from portico.client.transfers.partial_file import PartialFile
 
 from ..servers.proxy import Altered, Call, Cut, FaultProxy, Reply
@@ -204,20 +204,20 @@ def test_a_finished_file_is_nobodys_part(tmp_path: Path, monkeypatch: pytest.Mon
     first = PartialFile(str(tmp_path / "local"), keep=True)
     (tmp_path / ".local.portico-part").write_bytes(b"whole")
     first.begin(5, '"1"')
-    replace, lock = os.replace, partial_file._lock
+    replace, is_locked = os.replace, locked_file._is_locked
 
     def while_replacing(source: str, target: str) -> None:
         with pytest.raises(NotPossible, match="Another program"):
             PartialFile(str(tmp_path / "local"), keep=True)
         replace(source, target)
 
-    def late(descriptor: int, target: str) -> None:
-        monkeypatch.setattr(partial_file, "_lock", lock)
+    def late(descriptor: int) -> bool:
+        monkeypatch.setattr(locked_file, "_is_locked", is_locked)
         monkeypatch.setattr(os, "replace", while_replacing)
         first.commit()
-        lock(descriptor, target)
+        return is_locked(descriptor)
 
-    monkeypatch.setattr(partial_file, "_lock", late)
+    monkeypatch.setattr(locked_file, "_is_locked", late)
     second = PartialFile(str(tmp_path / "local"), keep=True)
     assert first.closed
     assert (tmp_path / "local").read_bytes() == b"whole"

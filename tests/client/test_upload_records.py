@@ -88,7 +88,7 @@ def test_what_is_of_no_use_is_removed(tmp_path: Path) -> None:
         record = opened(records, str(number))
         record.save(upload)
         if number:
-            record._file.close()  # type: ignore[attr-defined]  # as if the program were killed
+            record._file.close()  # type: ignore[union-attr]  # as if the program were killed
         else:
             record.close()
     assert len(list(folder.iterdir())) == 2

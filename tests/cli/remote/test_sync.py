@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from portico.cli.remote import downloads, sync
-from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.connect import connect
 from portico.cli.remote.download_plan import DownloadPlan
 from portico.cli.remote.report import Report
@@ -128,8 +127,7 @@ def test_files_on_their_way_are_not_extra(remote: Portico, here: Path, there: Pa
     (here / "copy" / ".other.portico-part").write_text("of another program")
     options = SimpleNamespace(dry_run=False, no_clobber=False, force=False, quiet=True, goes_on=False, checksum=False)
     with connect(SimpleNamespace(profile=None)) as client, client.record() as record:
-        comparison = Comparison(client, options, record)
-        plan = DownloadPlan(client, options, Report("downloaded", options), comparison, whole=True)
+        plan = DownloadPlan(client, options, Report("downloaded", options), record, whole=True)
         for item in plan.of_folder("/site", "copy"):
             Path(item.target).with_suffix(".12ab").write_text("half of it")
     assert plan.extra == ["copy/old.txt"]

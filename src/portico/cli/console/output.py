@@ -28,6 +28,14 @@ def print_json(facts: Facts) -> None:
     out.write(visible(json.dumps(_jsonable(facts), ensure_ascii=not speaks_unicode(out))) + "\n")
 
 
+def tell(text: str, facts: Facts, *, as_json: bool) -> None:
+    """Print the text, or instead of it what it says, as JSON."""
+    if as_json:
+        print_json(facts)
+    else:
+        print(visible(text))
+
+
 def _jsonable(value: object) -> object:
     if isinstance(value, Mapping):
         return {_camel(key): _jsonable(each) for key, each in value.items()}

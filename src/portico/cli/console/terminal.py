@@ -6,6 +6,7 @@ import select
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import BinaryIO, TextIO
 
 from portico.cli.console.exits import UsageMistake
@@ -60,6 +61,19 @@ def _bytes_in(number: int) -> int:
 
     (count,) = struct.unpack("i", fcntl.ioctl(number, termios.FIONREAD, b"\0" * 4))
     return int(count)
+
+
+def draw(text: str) -> None:
+    """Replace the last line on the terminal, such as a progress bar."""
+    with suppress(OSError, ValueError):  # the terminal is gone
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+
+def notice(text: str) -> None:
+    """Print a line on standard error. On a terminal, it replaces a progress bar."""
+    erase = "\r\x1b[K" if sys.stderr.isatty() else ""
+    print(f"{erase}{text}", file=sys.stderr, flush=True)
 
 
 def speaks_unicode(stream: TextIO) -> bool:

@@ -15,6 +15,12 @@ def _direction(text: str) -> str:
     return text
 
 
+def _kind(text: str) -> str:
+    if text not in _KINDS:
+        raise UsageMistake(f"--kind must be one of {', '.join(_KINDS)}.")
+    return text
+
+
 _LOGIN = (
     argument("url", "URL", optional=True, help="The gateway's URL. Default: PORTICO_URL, or the last one used."),
     option("-u", "--user", metavar="NAME", help="The Web User. Default: the last one used, or a prompt."),
@@ -176,6 +182,7 @@ _SHARE_ADD = (
         metavar="KIND",
         default="download",
         choices=_KINDS,
+        convert=_kind,
         help="What guests can do: download, request (send files without seeing any), or both.",
     ),
     option("--title", metavar="TEXT", help="A title shown to guests."),

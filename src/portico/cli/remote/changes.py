@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 
 from portico.cli.console.exits import DONE, Missing, UsageMistake
-from portico.cli.console.output import print_json
+from portico.cli.console.output import print_json, tell
 from portico.cli.remote.command import common_code, sentence
 from portico.cli.remote.connect import connect
 from portico.cli.remote.jobs import JobLine
@@ -16,13 +16,12 @@ from portico.client.paths import clean, join
 from portico.model.visible_text import visible
 
 
-def mkdir(options: SimpleNamespace) -> int:
+def mkdir(options: SimpleNamespace) -> None:
     with connect(options) as client:
         for path in options.paths:
             client.make_folder(path)
             if options.as_json:
                 print_json({"path": clean(path)})
-    return DONE
 
 
 def mv(options: SimpleNamespace) -> int:
@@ -39,10 +38,8 @@ def rm(options: SimpleNamespace) -> int:
         def remove(path: str) -> None:
             if options.dry_run:
                 entry = find(client, path, folder=options.recursive)
-                if options.as_json:
-                    print_json({"path": entry.path, "deleted": False, "dryRun": True})
-                else:
-                    print(f"delete {visible(entry.path)}{'/' * entry.is_folder}")
+                facts = {"path": entry.path, "deleted": False, "dryRun": True}
+                tell(f"delete {entry.path}{'/' * entry.is_folder}", facts, as_json=options.as_json)
                 return
             try:
                 is_named_folder = options.recursive or path.endswith("/")

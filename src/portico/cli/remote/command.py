@@ -51,7 +51,9 @@ def sentence(error: Exception) -> str:
         return str(error)
     if type(error) is NotSignedIn:
         return "You aren't signed in, or your session has expired; sign in with 'portico login URL'."
-    detail = _in_words_of_the_command(error.detail)
+    detail = error.detail
+    for pattern, words in _WORDS:
+        detail = pattern.sub(words, detail)
     if isinstance(error, Unreachable):
         detail = detail.replace(
             "pass its file as ca", "pass its file with 'portico login --ca FILE', or set PORTICO_CA"
@@ -62,13 +64,6 @@ def sentence(error: Exception) -> str:
     return detail if detail.endswith((".", "!", "?")) else f"{detail}."
 
 
-def _in_words_of_the_command(detail: str) -> str:
-    """The gateway's sentence, without what only a request can have."""
-    for pattern, words in _WORDS:
-        detail = pattern.sub(words, detail)
-    return detail
-
-
 def common_code(failures: Mapping[str, Exception]) -> int:
     """The exit code if some transfers failed: theirs, if all have the same."""
     codes = {exit_code(error) for error in failures.values()}
@@ -76,19 +71,19 @@ def common_code(failures: Mapping[str, Exception]) -> int:
     return FAILED if code == USAGE else code  # a file's name is not a usage mistake
 
 
-def runs(module: str, function: str) -> Callable[[SimpleNamespace], int]:
-    """A command that this function of `portico.cli.remote` does; it gets the options and returns the exit code.
+def runs(module: str, function: str) -> Callable[[SimpleNamespace], int | None]:
+    """A command that this function of `portico.cli.remote` does; it gets the options and may return an exit code.
 
     The module is imported when the command is used: the help texts and completions do without the client.
     """
 
-    def run(options: SimpleNamespace) -> int:
+    def run(options: SimpleNamespace) -> int | None:
         from portico.client.errors import ClientError
         from portico.model.visible_text import visible
 
         work = getattr(import_module(f"portico.cli.remote.{module}"), function)
         try:
-            code: int = work(options)
+            code: int | None = work(options)
             return code
         except ClientError as error:
             print(visible(sentence(error), lines=True), file=sys.stderr, flush=True)

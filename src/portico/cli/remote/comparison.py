@@ -15,7 +15,6 @@ from portico.cli.remote.connect import Gateway
 from portico.cli.remote.report import Report
 from portico.cli.remote.transfer_record import Pair, TransferRecord, fingerprint
 from portico.cli.remote.transfers import Item
-from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.transfers.batches import SMALL
 from portico.client.transfers.content_comparer import Candidate, ContentComparer
@@ -104,21 +103,34 @@ class Plan(Generic[E]):
     """Compares the files of both sides, folder by folder, and yields what to transfer."""
 
     def __init__(
-        self, client: Client, options: SimpleNamespace, report: Report, comparison: Comparison, *, whole: bool = False
+        self, client: Gateway, options: SimpleNamespace, report: Report, record: TransferRecord, *, whole: bool = False
     ) -> None:
         """If `whole`, `extra` collects what exists only at the target."""
         self._client = client
         self._options = options
         self._report = report
-        self._comparison = comparison
+        self.comparison = Comparison(client, options, record)
         self._candidates: list[tuple[Candidate, Entry, os.stat_result]] = []
         self._whole = whole
         self.extra: list[E] = []
 
+    def _is_set_aside(
+        self, remote: str, entry: Entry, local: str, status: os.stat_result, *, down: bool, listed: bool = False
+    ) -> bool:
+        """Whether the file needs no transfer, or is now a candidate for comparison."""
+        if self._options.force:
+            return False
+        verdict = self.comparison.judge(remote, entry, local, status, down=down, listed=listed)
+        if isinstance(verdict, Candidate):
+            self._candidates.append((verdict, entry, status))
+        elif verdict:
+            self._report.skip()
+        return verdict is not False
+
     def _resolved(self) -> Iterator[Item]:
         """Compare the content of the remaining candidates."""
         candidates, self._candidates = self._candidates, []
-        equal = self._comparison.equal(candidates)
+        equal = self.comparison.equal(candidates)
         for candidate, entry, status in candidates:
             if candidate.path in equal:
                 self._report.skip()

@@ -1,11 +1,11 @@
 """Connects a command to its gateway, with a profile or the environment."""
 
 import os
-import sys
 from types import SimpleNamespace
 from typing import Any
 
 from portico.cli.console.exits import UsageMistake
+from portico.cli.console.terminal import notice
 from portico.cli.remote.transfer_record import TransferRecord
 from portico.client.auth.profiles import ProfileTokenStore, check_name, default_name, find, normalize, same_address
 from portico.client.auth.session import AuthSession
@@ -24,6 +24,8 @@ class Gateway(Client):
     """PORTICO_TOKEN or PORTICO_KEY, if the token comes from there."""
     url = ""
     """The address of the gateway."""
+    profile: str | None = None
+    """The name of the profile that the address comes from."""
     user: str | None = None
     """The user name, if the profile has it."""
 
@@ -48,9 +50,7 @@ class Gateway(Client):
             nonlocal said
             if not said:
                 said = True
-                # On a terminal, the line may have the progress bar.
-                erase = "\r\x1b[K" if sys.stderr.isatty() else ""
-                print(f"{erase}The gateway isn't available; trying again.", file=sys.stderr, flush=True)
+                notice("The gateway isn't available; trying again.")
 
         self._session.retrying = say
 
@@ -85,12 +85,6 @@ def profile_name(options: SimpleNamespace) -> str:
 
 
 def connect(options: SimpleNamespace, **settings: Any) -> Gateway:
-    gateway = _gateway(options, **settings)
-    gateway.announce_retries(quiet=getattr(options, "quiet", False))
-    return gateway
-
-
-def _gateway(options: SimpleNamespace, **settings: Any) -> Gateway:
     """The gateway of the profile or of the environment.
 
     The option --profile overrides the environment. A profile's tokens are sent only to that profile's gateway.
@@ -107,19 +101,19 @@ def _gateway(options: SimpleNamespace, **settings: Any) -> Gateway:
             ca=profile.ca,
             **settings,
         )
-        gateway.variable = variable
-        gateway.url, gateway.user = profile.url, None if token else profile.user
-        return gateway
-    if url and token:
+        gateway.url, gateway.profile, gateway.user = profile.url, profile.name, None if token else profile.user
+    elif url and token:
         gateway = Gateway(url, tokens=Tokens(token), ca=os.environ.get("PORTICO_CA") or None, **settings)
-        gateway.variable = variable
         gateway.url = normalize(url)
-        return gateway
-    if url:
+    elif url:
         raise UsageMistake(f"You aren't signed in at {url}; set PORTICO_KEY or PORTICO_TOKEN, or run 'portico login'.")
-    name = options.profile
-    where, option = (f" with the profile {name}", f" --profile {name}") if name else ("", "")
-    raise UsageMistake(f"You aren't signed in{where}; sign in with 'portico login URL{option}'.")
+    else:
+        name = options.profile
+        where, option = (f" with the profile {name}", f" --profile {name}") if name else ("", "")
+        raise UsageMistake(f"You aren't signed in{where}; sign in with 'portico login URL{option}'.")
+    gateway.variable = variable
+    gateway.announce_retries(quiet=getattr(options, "quiet", False))
+    return gateway
 
 
 def _environment_token() -> tuple[str, str | None]:
@@ -134,12 +128,3 @@ def _environment_token() -> tuple[str, str | None]:
             raise UsageMistake("PORTICO_KEY is not an API key; copy the whole key, starting with pk_.")
         return name, value
     return "", None
-
-
-def describe(options: SimpleNamespace) -> tuple[str, str | None]:
-    """The address of the gateway, and the profile it comes from."""
-    profile = find(profile_name(options))
-    url = None if options.profile else os.environ.get("PORTICO_URL")
-    if profile and (url is None or same_address(url, profile.url)):
-        return profile.url, profile.name
-    return url or "", None

@@ -79,7 +79,7 @@ class DownloadPlan(Plan[str]):
         return True
 
     def _compared(self, entry: Entry, remote: str, local: str) -> Iterator[Item]:
-        options, report = self._options, self._report
+        report = self._report
         try:
             status = os.stat(local)
         except FileNotFoundError:
@@ -87,19 +87,11 @@ class DownloadPlan(Plan[str]):
         except OSError as error:
             report.fail(remote, error)
             return
-        if status and options.no_clobber:
+        if status and self._options.no_clobber:
             report.skip()
         elif status and stat.S_ISDIR(status.st_mode):
             report.fail(remote, IsADirectoryError(21, os.strerror(21), local))
-        elif status and not options.force:
-            verdict = self._comparison.judge(remote, entry, local, status, down=True)
-            if isinstance(verdict, Candidate):
-                self._candidates.append((verdict, entry, status))
-            elif verdict:
-                report.skip()
-            else:
-                yield Item(remote, local, entry.size or 0, entry)
-        else:
+        elif not (status and self._is_set_aside(remote, entry, local, status, down=True)):
             yield Item(remote, local, entry.size or 0, entry)
 
     def _different(self, candidate: Candidate, entry: Entry, status: os.stat_result) -> Iterator[Item]:

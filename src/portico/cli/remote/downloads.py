@@ -3,14 +3,13 @@
 import os
 import posixpath
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 
-from portico.cli.console.exits import DONE, Missing, UsageMistake
-from portico.cli.console.output import print_json
+from portico.cli.console.exits import DONE, UsageMistake
+from portico.cli.console.output import print_json, tell
 from portico.cli.console.terminal import standard_output
 from portico.cli.remote import values
-from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.connect import connect
 from portico.cli.remote.download_plan import DownloadPlan, RemoteSource
 from portico.cli.remote.report import ProgressBar, Report, bare
@@ -25,7 +24,7 @@ from portico.cli.remote.values import (
     report_missing,
 )
 from portico.client.client import Client
-from portico.client.errors import ClientError, IsAFolder, Temporary
+from portico.client.errors import IsAFolder, Temporary
 from portico.client.paths import clean, split
 from portico.client.transfers.downloads import RANGE
 from portico.client.transfers.progress import Progress, Receipt, Received
@@ -42,7 +41,8 @@ def get(options: SimpleNamespace) -> int:
         if any(parse_source(source)[1] for source in sources):
             raise UsageMistake(_NO_FOLDERS)
         options.paths = sources
-        return cat(options)
+        cat(options)
+        return DONE
     if options.zip:
         return get_zip(options, sources, target)
     report = Report("downloaded", options)
@@ -52,13 +52,12 @@ def get(options: SimpleNamespace) -> int:
             many = len(sources) > 1 or is_pattern(sources[0]) or any(one.entry.is_folder for one in wanted)
             into = many or target.endswith("/") or os.path.isdir(target)
             with client.record() as record:
-                comparison = Comparison(client, options, record)
-                plan = DownloadPlan(client, options, report, comparison)
-                download(client, options, plan.of(wanted, target, into=into), report, comparison.fetched)
+                plan = DownloadPlan(client, options, report, record)
+                download(client, options, plan.of(wanted, target, into=into), report, plan.comparison.fetched)
     return report.finish()
 
 
-def cat(options: SimpleNamespace) -> int:
+def cat(options: SimpleNamespace) -> None:
     out = standard_output().buffer
     with connect(options) as client:
         for path in expand_patterns(client, options.paths):
@@ -71,7 +70,6 @@ def cat(options: SimpleNamespace) -> int:
                         if options.command == "get"
                         else f"'{clean(path)}' is a folder; choose a file in it."
                     ) from None
-    return DONE
 
 
 def download(
@@ -130,31 +128,22 @@ def _facts(receipt: Receipt, *, compared: bool) -> dict[str, object]:
 
 
 def _wanted(client: Client, sources: list[str], options: SimpleNamespace, report: Report) -> list[RemoteSource]:
-    """The sources given on the command line, all checked before the first download."""
-    found: list[RemoteSource] = []
-    for source in sources:
+    def look(source: str) -> Iterator[RemoteSource]:
         path, content = parse_source(source)
-        try:
-            for match in expand_patterns(client, [path], folder=options.recursive):
-                entry = find(client, match, folder=options.recursive)
-                if entry.is_folder and not options.recursive:
-                    raise UsageMistake(f"'{match}' is a folder; to download it with its content, add -r.")
-                found.append(RemoteSource(entry, "" if content else name_of(match)))
-        except (ClientError, Missing, UsageMistake) as error:
-            if not report.goes_on:
-                raise
-            report.failures[source] = error
+        for match in expand_patterns(client, [path], folder=options.recursive):
+            entry = find(client, match, folder=options.recursive)
+            if entry.is_folder and not options.recursive:
+                raise UsageMistake(f"'{match}' is a folder; to download it with its content, add -r.")
+            yield RemoteSource(entry, "" if content else name_of(match))
+
+    def names(wanted: RemoteSource) -> Iterable[str]:
+        """The names that the source takes in the target."""
+        return [wanted.name] if wanted.name else (entry.name for entry in client.list(wanted.entry.path))
+
+    found = report.collected(sources, look)
     if len(found) > 1:
-        check_unique_names(name for wanted in found for name in _names(client, wanted))
+        check_unique_names(name for wanted in found for name in names(wanted))
     return found
-
-
-def _names(client: Client, wanted: RemoteSource) -> Iterator[str]:
-    """The names that the source takes in the target."""
-    if wanted.name:
-        yield wanted.name
-    else:
-        yield from (entry.name for entry in client.list(wanted.entry.path))
 
 
 def get_zip(options: SimpleNamespace, sources: list[str], target: str) -> int:
@@ -163,10 +152,8 @@ def get_zip(options: SimpleNamespace, sources: list[str], target: str) -> int:
         folder, chosen = _below_one_folder(paths)
         place = _place(folder, target)
         if options.dry_run:
-            if options.as_json:
-                print_json({"paths": paths, "target": place, "dryRun": True})
-            else:
-                print(visible(f"download {', '.join(paths)} to {place}"))
+            facts = {"paths": paths, "target": place, "dryRun": True}
+            tell(f"download {', '.join(paths)} to {place}", facts, as_json=options.as_json)
             return DONE
         if options.no_clobber and os.path.lexists(place):
             print(f"'{visible(place)}' already exists; it was not replaced.", file=sys.stderr)

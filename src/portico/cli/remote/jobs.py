@@ -6,8 +6,8 @@ from contextlib import suppress
 from types import SimpleNamespace, TracebackType
 from typing import Self
 
-from portico.cli.console.exits import DONE
 from portico.cli.console.output import show_list
+from portico.cli.console.terminal import draw
 from portico.cli.remote import values
 from portico.cli.remote.connect import connect
 from portico.client.client import Client
@@ -33,7 +33,7 @@ class JobLine:
 
     def _show(self, job: Job) -> None:
         self._job = job
-        self._write(f"\r\x1b[K{line_of(job)}" if job.is_running else "\r\x1b[K")
+        draw(line_of(job) if job.is_running else "")
 
     def __enter__(self) -> Self:
         return self
@@ -43,15 +43,10 @@ class JobLine:
     ) -> None:
         if self._job is None:
             return
-        self._write("\r\x1b[K")
+        draw("")
         if isinstance(error, KeyboardInterrupt) and self._job.is_running:
             with suppress(ClientError):
                 self._client.cancel_job(self._job.id)
-
-    def _write(self, text: str) -> None:
-        with suppress(OSError, ValueError):  # the terminal is gone
-            sys.stderr.write(text)
-            sys.stderr.flush()
 
 
 _DOING = {"copy": "Copying", "move": "Moving", "delete": "Deleting", "restore": "Restoring", "remove": "Removing"}
@@ -73,7 +68,7 @@ def words_of(job: Job) -> str:
     return f"{_DOING.get(job.kind, job.kind.capitalize())} {visible(job.source)}"
 
 
-def list_jobs(options: SimpleNamespace) -> int:
+def list_jobs(options: SimpleNamespace) -> None:
     with connect(options) as client:
         rows = [
             {
@@ -92,14 +87,12 @@ def list_jobs(options: SimpleNamespace) -> int:
             for job in client.jobs()
         ]
     show_list(rows, as_json=options.as_json, empty="There are no jobs.")
-    return DONE
 
 
-def cancel_job(options: SimpleNamespace) -> int:
+def cancel_job(options: SimpleNamespace) -> None:
     with connect(options) as client:
         job = client.cancel_job(options.id)
     if job.is_running:
         print(f"{words_of(job)} is being cancelled. The finished part is kept.")
     else:
         print(f"{words_of(job)} had already ended: {job.state}. It was removed from the list.")
-    return DONE

@@ -1,14 +1,15 @@
 """`portico ls` and `portico find`."""
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from types import SimpleNamespace
+from typing import Any, cast
 
-from portico.cli.console.exits import DONE
 from portico.cli.console.output import print_json
 from portico.cli.console.terminal import standard_output
 from portico.cli.remote import values
 from portico.cli.remote.connect import connect
-from portico.cli.remote.values import ago, expand_patterns, find, parsed, report_missing
+from portico.cli.remote.values import ago, expand_patterns, find, given, report_missing
 from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.errors import NotAFolder
@@ -17,8 +18,18 @@ from portico.client.search import Criteria
 from portico.model.visible_text import visible
 from portico.settings import parsers
 
+_CRITERIA: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "name": ("name", str),
+    "type": ("type", lambda text: {"f": "file", "d": "folder"}.get(text, text)),
+    "larger": ("min_size", parsers.size),
+    "smaller": ("max_size", parsers.size),
+    "newer": ("modified_after", ago),
+    "older": ("modified_before", ago),
+}
+"""The options of `find`: what the client calls each of them, and what parses it."""
 
-def ls(options: SimpleNamespace) -> int:
+
+def ls(options: SimpleNamespace) -> None:
     show = shown(options)
     with connect(options) as client:
         paths = expand_patterns(client, options.paths or ["/"], folder=True)
@@ -29,7 +40,6 @@ def ls(options: SimpleNamespace) -> int:
                 print(f"{'' if index == 0 else chr(10)}{visible(clean(path))}:")
             for place, entry in entries:
                 show(place if options.recursive else None, entry)
-    return DONE
 
 
 def _entries(client: Client, path: str, *, recursive: bool) -> tuple[Iterator[tuple[str, Entry]], bool]:
@@ -41,13 +51,7 @@ def _entries(client: Client, path: str, *, recursive: bool) -> tuple[Iterator[tu
     except NotAFolder:
         entry = find(client, path)
         return iter([(entry.path, entry)]), False
-    return _chain(first, walk), True
-
-
-def _chain(first: tuple[str, Entry] | None, rest: Iterator[tuple[str, Entry]]) -> Iterator[tuple[str, Entry]]:
-    if first:
-        yield first
-        yield from rest
+    return chain([first] if first else [], walk), True
 
 
 def _in(client: Client, folder: str) -> Iterator[tuple[str, Entry]]:
@@ -95,30 +99,13 @@ def _fields(entry: Entry) -> dict[str, object]:
     }
 
 
-def search(options: SimpleNamespace) -> int:
+def search(options: SimpleNamespace) -> None:
     show = shown(options)
-    criteria = _criteria(options)
+    criteria = cast("Criteria", given(options, _CRITERIA))
+    if options.name:
+        criteria["match_case"] = options.match_case
     with connect(options) as client:
         for path in options.paths or ["/"]:
             with report_missing(path, folder=True):
                 for entry in client.search(path, **criteria):
                     show(entry.path, entry)
-    return DONE
-
-
-def _criteria(options: SimpleNamespace) -> Criteria:
-    criteria: Criteria = {}
-    if options.name:
-        criteria["name"] = options.name
-        criteria["match_case"] = options.match_case
-    if options.type:
-        criteria["type"] = {"f": "file", "d": "folder"}.get(options.type, options.type)
-    if options.larger:
-        criteria["min_size"] = parsed("--larger", options.larger, parsers.size)
-    if options.smaller:
-        criteria["max_size"] = parsed("--smaller", options.smaller, parsers.size)
-    if options.newer:
-        criteria["modified_after"] = parsed("--newer", options.newer, ago)
-    if options.older:
-        criteria["modified_before"] = parsed("--older", options.older, ago)
-    return criteria

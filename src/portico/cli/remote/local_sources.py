@@ -48,15 +48,10 @@ class LocalFolder:
 
 
 def local_sources(sources: list[str], options: SimpleNamespace, report: Report) -> list[LocalSource]:
-    """The sources given on the command line, all checked before the first upload."""
-    found: list[LocalSource] = []
-    for source in sources:
-        try:
-            found += (_named(path, recursive=options.recursive) for path in _expanded(source, options))
-        except (Missing, UsageMistake, OSError) as error:
-            if not report.goes_on:
-                raise
-            report.failures[source] = error
+    def look(source: str) -> Iterator[LocalSource]:
+        return (_named(path, recursive=options.recursive) for path in _expanded(source, options))
+
+    found = report.collected(sources, look)
     if len(found) > 1:
         check_unique_names(name for named in found for name in _names(named))
     return found

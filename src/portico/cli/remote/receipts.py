@@ -9,15 +9,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from portico.cli.console.exits import DONE, Missing, UsageMistake
-from portico.cli.console.output import print_json
+from portico.cli.console.exits import Missing, UsageMistake
+from portico.cli.console.output import tell
 from portico.cli.console.terminal import read_standard_input
 from portico.cli.remote.connect import connect
 from portico.client.auth import profiles
 from portico.client.errors import NotAGateway, ProfileUnusable
 from portico.client.http.effects import Request
 from portico.model.errors import PorticoError
-from portico.model.visible_text import visible
 from portico.runtime.private_files import write_private
 
 ADDRESS = "/backend/1.0.0/receipts/key"
@@ -30,7 +29,7 @@ class NotVerified(PorticoError):
     code = "not-verified"
 
 
-def fetch_key(options: SimpleNamespace) -> int:
+def fetch_key(options: SimpleNamespace) -> None:
     with connect(options) as gateway:
         keys = gateway.run(gateway.session.request(Request("GET", ADDRESS))).json()
         url = gateway.url
@@ -40,14 +39,13 @@ def fetch_key(options: SimpleNamespace) -> int:
     text = json.dumps(keys, indent=2) + "\n"
     if options.output == "-":
         sys.stdout.write(text)
-        return DONE
+        return
     if options.output:
         Path(options.output).write_text(text, encoding="utf-8")
     print(f"Saved the key of {url} in {_kept_file()}.")
-    return DONE
 
 
-def verify_receipt(options: SimpleNamespace) -> int:
+def verify_receipt(options: SimpleNamespace) -> None:
     _check_library()
     receipts = _receipts(options.receipt)
     keys = _by_id(_read_keys(options.key)) if options.key else _kept()
@@ -57,16 +55,12 @@ def verify_receipt(options: SimpleNamespace) -> int:
     if not fitting:
         raise NotVerified(_difference(options.file, size, sha256, claims))
     (claim, *_) = fitting
-    if options.as_json:
-        print_json(claim)
-        return DONE
     issuer = f" at {claim['issuer']}" if claim.get("issuer") else ""
     text = (
         f"{options.file} is what was stored as {claim.get('path')} for {claim.get('user')}{issuer} on "
         f"{claim.get('storedAt')} ({size} bytes, SHA-256 {sha256}, receipt {claim.get('id')})."
     )
-    print(visible(text))
-    return DONE
+    tell(text, claim, as_json=options.as_json)
 
 
 def _check_library() -> None:

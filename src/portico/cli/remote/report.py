@@ -6,14 +6,15 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace, TracebackType
 from typing import TypeVar
 
-from portico.cli.console.exits import DONE
-from portico.cli.console.terminal import speaks_unicode
+from portico.cli.console.exits import DONE, Missing, UsageMistake
+from portico.cli.console.terminal import draw, notice, speaks_unicode
 from portico.cli.remote import values
 from portico.cli.remote.command import common_code, sentence
+from portico.client.errors import ClientError
 from portico.model.visible_text import visible
 
 T = TypeVar("T")
@@ -68,6 +69,18 @@ class Report:
         if not self.goes_on:
             raise Halt
 
+    def collected(self, sources: Iterable[str], look: Callable[[str], Iterable[T]]) -> list[T]:
+        """What the sources on the command line are, all looked at before the first transfer."""
+        found: list[T] = []
+        for source in sources:
+            try:
+                found += look(source)
+            except (ClientError, Missing, UsageMistake, OSError) as error:
+                if not self.goes_on:
+                    raise
+                self.failures[source] = error
+        return found
+
     def skip(self) -> None:
         """Count a file that needs no transfer."""
         self.skipped += 1
@@ -90,9 +103,7 @@ class Report:
             self._resumed[path] = done
             self._running[path] = (done, size)
         if not self.quiet:
-            # On a terminal, the line has the progress bar.
-            erase = "\r\x1b[K" if sys.stderr.isatty() else ""
-            self.note(f"{erase}Resuming {visible(path.rpartition('/')[2])} at {done * 100 // size} %")
+            notice(f"Resuming {visible(path.rpartition('/')[2])} at {done * 100 // size} %")
 
     def progress(self, path: str, done: int, total: int | None) -> None:
         """Update the progress of a file. Small files report only once, when they are complete."""
@@ -172,12 +183,12 @@ class ProgressBar:
         if self._thread:
             self._end.set()
             self._thread.join()
-            _write("\r\x1b[K")
+            draw("")
 
     def _draw(self) -> None:
         while not self._end.wait(_INTERVAL_SECONDS):
             width = shutil.get_terminal_size().columns - 1
-            _write("\r\x1b[K" + self.line(time.monotonic())[:width])
+            draw(self.line(time.monotonic())[:width])
 
     def line(self, now: float) -> str:
         report = self._report
@@ -212,11 +223,3 @@ def _is_shown(report: Report) -> bool:
 def _blocks(share: float) -> str:
     full, empty = ("█", "░") if speaks_unicode(sys.stderr) else ("#", ".")
     return full * int(share * _WIDTH) + empty * (_WIDTH - int(share * _WIDTH))
-
-
-def _write(text: str) -> None:
-    try:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-    except (OSError, ValueError):  # the terminal is gone
-        pass

@@ -1,30 +1,43 @@
 """What the commands of `portico share` do."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from types import SimpleNamespace
+from typing import Any, cast
 
-from portico.cli.console.exits import DONE, UsageMistake
-from portico.cli.console.output import print_json, show_list
+from portico.cli.console.output import show_list, tell
 from portico.cli.console.terminal import read_standard_input
 from portico.cli.remote.connect import connect
-from portico.cli.remote.values import from_now, parsed
-from portico.client.shares import LinkKind, LinkOptions, ShareLink
+from portico.cli.remote.values import from_now, given
+from portico.client.shares import LinkOptions, ShareLink
 from portico.settings import parsers
 
-_KINDS: dict[str, LinkKind] = {"download": "download", "request": "request", "both": "both"}
+_COUNT = parsers.whole_number(1, 10**15)
+_VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "title": ("title", str),
+    "note": ("note", str),
+    "expires": ("expires_at", from_now),
+    "max_downloads": ("max_downloads", _COUNT),
+    "max_uploads": ("max_uploads", _COUNT),
+    "max_bytes": ("max_bytes", parsers.size),
+    "types": ("types", lambda text: text.split(",")),
+}
+"""The options that have a value: what the client calls each of them, and what parses it."""
 
 
-def add(options: SimpleNamespace) -> int:
-    if options.kind not in _KINDS:
-        raise UsageMistake(f"--kind must be one of {', '.join(_KINDS)}.")
-    chosen = _options(options)
+def add(options: SimpleNamespace) -> None:
+    chosen = cast("LinkOptions", given(options, _VALUES))
+    if options.password_stdin:
+        chosen["password"] = read_standard_input()
+    if options.no_name:
+        chosen["ask_name"] = False
+    if options.folder_per_sender:
+        chosen["folder_per_sender"] = True
     with connect(options) as client:
-        link = client.share(options.path, _KINDS[options.kind], **chosen)
-        _show_new(link, as_json=options.as_json)
-    return DONE
+        _show_new(client.share(options.path, options.kind, **chosen), as_json=options.as_json)
 
 
-def list_(options: SimpleNamespace) -> int:
+def list_(options: SimpleNamespace) -> None:
     with connect(options) as client:
         links = client.links()
     rows = [
@@ -42,62 +55,29 @@ def list_(options: SimpleNamespace) -> int:
         for link in links
     ]
     show_list(rows, as_json=options.as_json, empty="You have no links; create one with 'portico share add PATH'.")
-    return DONE
 
 
-def address(options: SimpleNamespace) -> int:
+def address(options: SimpleNamespace) -> None:
     with connect(options) as client:
         _show_new(client.renew_link(options.id), as_json=options.as_json)
-    return DONE
 
 
-def end(options: SimpleNamespace) -> int:
+def end(options: SimpleNamespace) -> None:
     with connect(options) as client:
         client.end_link(options.id)
     print(f"Ended the link {options.id}.")
-    return DONE
 
 
-def log(options: SimpleNamespace) -> int:
+def log(options: SimpleNamespace) -> None:
     with connect(options) as client:
         accesses = client.link_accesses(options.id)
     rows = [asdict(access) for access in accesses]
     show_list(rows, as_json=options.as_json, empty="This link has not been used yet.")
-    return DONE
 
 
 def _show_new(link: ShareLink, *, as_json: bool) -> None:
-    if as_json:
-        print_json(asdict(link))
-    else:
-        print(link.address)
+    tell(link.address or "", asdict(link), as_json=as_json)
 
 
 def _of(count: int, most: int | None) -> str:
     return str(count) if most is None else f"{count}/{most}"
-
-
-def _options(options: SimpleNamespace) -> LinkOptions:
-    chosen: LinkOptions = {}
-    if options.title:
-        chosen["title"] = options.title
-    if options.note:
-        chosen["note"] = options.note
-    if options.password_stdin:
-        chosen["password"] = read_standard_input()
-    if options.expires:
-        chosen["expires_at"] = parsed("--expires", options.expires, from_now)
-    number = parsers.whole_number(1, 10**15)
-    if options.max_downloads:
-        chosen["max_downloads"] = parsed("--max-downloads", options.max_downloads, number)
-    if options.max_uploads:
-        chosen["max_uploads"] = parsed("--max-uploads", options.max_uploads, number)
-    if options.max_bytes:
-        chosen["max_bytes"] = parsed("--max-bytes", options.max_bytes, parsers.size)
-    if options.types:
-        chosen["types"] = options.types.split(",")
-    if options.no_name:
-        chosen["ask_name"] = False
-    if options.folder_per_sender:
-        chosen["folder_per_sender"] = True
-    return chosen

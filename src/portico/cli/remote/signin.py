@@ -1,9 +1,9 @@
 """`portico login`, `logout` and `whoami`."""
 
-import getpass
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from ipaddress import ip_address
 from types import SimpleNamespace
@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from portico.cli.console.exits import DONE, FAILED, UsageMistake
-from portico.cli.console.output import print_json
-from portico.cli.console.terminal import at_terminal, read_standard_input
+from portico.cli.console.output import tell
+from portico.cli.console.terminal import ask_hidden, at_terminal, read_standard_input
 from portico.cli.remote.command import exit_code, sentence
-from portico.cli.remote.connect import Gateway, connect, describe, profile_name
+from portico.cli.remote.connect import Gateway, connect, profile_name
 from portico.client.auth import profiles
 from portico.client.auth.profiles import Profile, ProfileTokenStore, normalize, same_address
 from portico.client.auth.tokens import Tokens
@@ -22,7 +22,7 @@ from portico.client.errors import ClientError, NotSignedIn, ProfileUnusable
 from portico.client.http.origin import Origin
 
 
-def login(options: SimpleNamespace) -> int:
+def login(options: SimpleNamespace) -> None:
     name = profile_name(options)
     former = before = _before(name)
     url = options.url or os.environ.get("PORTICO_URL") or (before.url if before else None)
@@ -35,20 +35,16 @@ def login(options: SimpleNamespace) -> int:
     ca = os.path.abspath(options.ca) if options.ca else (before.ca if before else None)
     _warn_of_clear_text(url)
     if options.key_stdin:
-        return _login_with_key(options, Profile(name, url, "", ca), former)
+        _login_with_key(options, Profile(name, url, "", ca), former)
+        return
     user = options.user or (before.user if before and options.password_stdin else None)
     profile = Profile(name, url, user or _ask_user(before), ca)
-    old = ProfileTokenStore(former).load() if former else None
-    store = ProfileTokenStore(profile, prefer_key_ring=True)
-    with Gateway(url, tokens=store, ca=ca) as gateway:
+    with _replacing(former), Gateway(url, tokens=ProfileTokenStore(profile, prefer_key_ring=True), ca=ca) as gateway:
         gateway.login(profile.user, _password(options, profile))
-    if former and old:
-        _revoke(former, old)
     print(f"Signed in to {url} as {profile.user}.")
-    return DONE
 
 
-def _login_with_key(options: SimpleNamespace, profile: Profile, former: Profile | None) -> int:
+def _login_with_key(options: SimpleNamespace, profile: Profile, former: Profile | None) -> None:
     """Save an API key, once the gateway accepts it."""
     tokens = Tokens(read_standard_input())
     if not tokens.is_key:
@@ -58,13 +54,10 @@ def _login_with_key(options: SimpleNamespace, profile: Profile, former: Profile 
     user = str(session.get("username"))
     if options.user and options.user.casefold() != user.casefold():
         raise UsageMistake(f"This is a key of {user}, not of {options.user}.")
-    old = ProfileTokenStore(former).load() if former else None
     saved = replace(tokens, rights=tuple(session.get("rights", ())))
-    ProfileTokenStore(replace(profile, user=user), prefer_key_ring=True).save(saved)
-    if former and old:
-        _revoke(former, old)
+    with _replacing(former):
+        ProfileTokenStore(replace(profile, user=user), prefer_key_ring=True).save(saved)
     print(f"Signed in to {profile.url} as {user}, with a key.")
-    return DONE
 
 
 def logout(options: SimpleNamespace) -> int:
@@ -90,16 +83,13 @@ def logout(options: SimpleNamespace) -> int:
     return DONE
 
 
-def whoami(options: SimpleNamespace) -> int:
+def whoami(options: SimpleNamespace) -> None:
     with connect(options) as gateway:
         session = gateway.whoami()
-    url, profile = describe(options)
-    if options.as_json:
-        print_json({**session, "url": url, "profile": profile})
-        return DONE
+    url, profile = gateway.url, gateway.profile
     by = f" (profile {profile})" if profile and profile != profiles.DEFAULT else ""
-    print(f"{session['username']} at {url}{by}, with the rights {', '.join(session['rights']) or 'to nothing'}.")
-    return DONE
+    text = f"{session['username']} at {url}{by}, with the rights {', '.join(session['rights']) or 'to nothing'}."
+    tell(text, {**session, "url": url, "profile": profile}, as_json=options.as_json)
 
 
 def _before(name: str) -> Profile | None:
@@ -109,12 +99,16 @@ def _before(name: str) -> Profile | None:
         return None  # the sign-in replaces it
 
 
-def _revoke(former: Profile, tokens: Tokens) -> None:
-    """Revoke the tokens of an earlier sign-in; errors are ignored."""
-    # Not as a store: the profile now has the new tokens and must not change.
-    settings: dict[str, Any] = {"tokens": tokens, "ca": former.ca, "attempts": 1, "timeout": 5.0}
-    with suppress(ClientError), Gateway(former.url, **settings) as gateway:
-        gateway.logout()
+@contextmanager
+def _replacing(former: Profile | None) -> Iterator[None]:
+    """Revoke the tokens of an earlier sign-in after a new one; errors of the revocation are ignored."""
+    tokens = ProfileTokenStore(former).load() if former else None
+    yield
+    if former and tokens:
+        # Not as a store: the profile now has the new tokens and must not change.
+        settings: dict[str, Any] = {"tokens": tokens, "ca": former.ca, "attempts": 1, "timeout": 5.0}
+        with suppress(ClientError), Gateway(former.url, **settings) as gateway:
+            gateway.logout()
 
 
 def _ask_user(before: Profile | None) -> str:
@@ -136,10 +130,7 @@ def _password(options: SimpleNamespace, profile: Profile) -> str:
         return read_standard_input()
     if not at_terminal():
         raise UsageMistake("The password can't be prompted for without a terminal; use --password-stdin.")
-    try:
-        return getpass.getpass(f"Password of {profile.user}: ")
-    except EOFError:
-        raise KeyboardInterrupt from None
+    return ask_hidden(f"Password of {profile.user}: ")
 
 
 def _warn_of_clear_text(url: str) -> None:

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
 
-from portico.cli.console.output import print_json
+from portico.cli.console.output import tell
 from portico.cli.remote.report import Halt, ProgressBar, Report
 from portico.client.entries import Entry
 from portico.client.errors import AlreadyExists, TransfersFailed
 from portico.client.transfers.progress import Progress
-from portico.model.visible_text import visible
 
 _AHEAD = 10_000
 """How many files the plan may be ahead of the transfers."""
@@ -56,12 +55,9 @@ def print_plan(plan: Iterator[Item], report: Report, *, up: bool, as_json: bool)
     """With --dry-run: what would be done."""
     for item in report.halting(plan):
         report.plan(item.size)
-        if as_json:  # with the names that a transfer has
-            names = ("source", "path") if up else ("path", "target")
-            places = dict(zip(names, (item.source, item.target), strict=True))
-            print_json({**places, "size": item.size, "dryRun": True})
-        else:
-            print(visible(f"{'upload' if up else 'download'} {item.source} to {item.target}"))
+        source, target = ("source", "path") if up else ("path", "target")  # as a transfer names them
+        facts = {source: item.source, target: item.target, "size": item.size, "dryRun": True}
+        tell(f"{'upload' if up else 'download'} {item.source} to {item.target}", facts, as_json=as_json)
 
 
 def _note(error: TransfersFailed, report: Report) -> None:

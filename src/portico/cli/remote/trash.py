@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from types import SimpleNamespace
 
-from portico.cli.console.exits import DONE, UsageMistake
-from portico.cli.console.output import print_json
+from portico.cli.console.exits import UsageMistake
+from portico.cli.console.output import print_json, tell
 from portico.cli.console.terminal import standard_output
 from portico.cli.remote.connect import connect
 from portico.cli.remote.jobs import JobLine
@@ -17,7 +17,7 @@ from portico.client.paths import clean
 from portico.model.visible_text import visible
 
 
-def list_trash(options: SimpleNamespace) -> int:
+def list_trash(options: SimpleNamespace) -> None:
     standard_output()  # if it is closed, say so before the first request
     with connect(options) as client:
         for item in client.trash():
@@ -27,10 +27,9 @@ def list_trash(options: SimpleNamespace) -> int:
             size = "" if item.size is None else item.size
             name = visible(item.path) + "/" * item.is_folder
             print(f"{item.id}  {item.deleted_at.astimezone():%Y-%m-%d %H:%M:%S}  {size:>14}  {name}")
-    return DONE
 
 
-def restore_items(options: SimpleNamespace) -> int:
+def restore_items(options: SimpleNamespace) -> None:
     if options.rename and options.replace:
         raise UsageMistake("--rename and --replace can't be combined; use one of them.")
     on_conflict: OnConflict = "rename" if options.rename else "replace" if options.replace else "fail"
@@ -38,31 +37,25 @@ def restore_items(options: SimpleNamespace) -> int:
         for trash_id in _ids(client, options.paths):
             with JobLine(client) as line:
                 path = client.restore(trash_id, on_conflict=on_conflict, progress=line.progress)
-            if options.as_json:
-                print_json({"id": trash_id, "path": path})
-            else:
-                print(visible(path))
-    return DONE
+            tell(path, {"id": trash_id, "path": path}, as_json=options.as_json)
 
 
-def remove_items(options: SimpleNamespace) -> int:
+def remove_items(options: SimpleNamespace) -> None:
     with connect(options) as client:
         for trash_id in _ids(client, options.paths):
             with JobLine(client) as line:
                 client.remove_trashed(trash_id, progress=line.progress)
-    return DONE
 
 
-def empty_trash(options: SimpleNamespace) -> int:
+def empty_trash(options: SimpleNamespace) -> None:
     if not options.yes:
         if not sys.stdin.isatty():
             raise UsageMistake("Emptying the trash can't be undone; add --yes to confirm.")
         print("Permanently remove everything in the trash? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            return DONE
+            return
     with connect(options) as client, JobLine(client) as line:
         client.empty_trash(progress=line.progress)
-    return DONE
 
 
 def _ids(client: Client, items: list[str]) -> Iterator[str]:

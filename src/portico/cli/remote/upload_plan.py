@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from portico.cli.console.output import print_json
+from portico.cli.console.output import tell
 from portico.cli.remote.comparison import Plan
 from portico.cli.remote.local_sources import LocalSource, list_folder
 from portico.cli.remote.transfers import Item
@@ -12,7 +12,6 @@ from portico.client.entries import Entry
 from portico.client.errors import ClientError, Forbidden, IsAFolder, NotAFolder, NotFound
 from portico.client.paths import check_name, clean, join, split
 from portico.client.transfers.content_comparer import Candidate
-from portico.model.visible_text import visible
 
 _FEW = 2
 """Up to this many files are looked up one by one; for more, their folder is listed."""
@@ -106,7 +105,7 @@ class UploadPlan(Plan[Entry]):
             if entry and not options.no_clobber:
                 if entry.is_folder:
                     raise IsAFolder(f"'{remote}' is a folder on the gateway; the file was not uploaded.")
-                if not options.force and self._is_set_aside(local, status, remote, entry, listed):
+                if self._is_set_aside(remote, entry, local, status, down=False, listed=listed):
                     return
             elif entry:
                 report.skip()
@@ -118,22 +117,12 @@ class UploadPlan(Plan[Entry]):
             return
         yield Item(local, remote, status.st_size)
 
-    def _is_set_aside(self, local: str, status: os.stat_result, remote: str, entry: Entry, listed: bool) -> bool:
-        """Whether the file needs no upload, or is now a candidate for comparison."""
-        verdict = self._comparison.judge(remote, entry, local, status, down=False, listed=listed)
-        if isinstance(verdict, Candidate):
-            self._candidates.append((verdict, entry, status))
-        elif verdict:
-            self._report.skip()
-        return verdict is not False
-
     def _different(self, candidate: Candidate, entry: Entry, status: os.stat_result) -> Iterator[Item]:
         yield from self._compared(candidate.local, status, candidate.path, None)
 
     def _make_folder(self, path: str) -> None:
-        if self._options.dry_run and self._options.as_json:
-            print_json({"path": path, "type": "DIRECTORY", "dryRun": True})
-        elif self._options.dry_run:
-            print(f"create folder {visible(path)}")
+        if self._options.dry_run:
+            facts = {"path": path, "type": "DIRECTORY", "dryRun": True}
+            tell(f"create folder {path}", facts, as_json=self._options.as_json)
         else:
             self._client.make_folder(path)

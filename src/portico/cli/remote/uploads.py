@@ -6,10 +6,9 @@ from types import SimpleNamespace
 from typing import BinaryIO
 
 from portico.cli.console.exits import DONE, UsageMistake
-from portico.cli.console.output import print_json
+from portico.cli.console.output import print_json, tell
 from portico.cli.console.terminal import standard_input
 from portico.cli.remote import transfer_record
-from portico.cli.remote.comparison import Comparison
 from portico.cli.remote.connect import Gateway, connect
 from portico.cli.remote.local_sources import LocalSource, local_sources
 from portico.cli.remote.report import ProgressBar, Report, bare
@@ -47,9 +46,8 @@ def put(options: SimpleNamespace) -> int:
         if named:
             into = len(sources) > 1 or len(named) > 1 or named[0].is_folder or is_folder(client, target)
             with client.record() as record:
-                comparison = Comparison(client, options, record)
-                plan = UploadPlan(client, options, report, comparison)
-                upload(client, options, plan.of_sources(named, clean(target), into=into), report, comparison.sent)
+                plan = UploadPlan(client, options, report, record)
+                upload(client, options, plan.of_sources(named, clean(target), into=into), report, plan.comparison.sent)
     return report.finish()
 
 
@@ -92,10 +90,8 @@ def _put_stream(
     if is_folder(client, target):
         raise UsageMistake(f"'{target}' is a folder; add a file name.")
     if options.dry_run:
-        if options.as_json:
-            print_json({"source": "-", "path": clean(target), "dryRun": True})
-        else:
-            print(f"upload a stream to {visible(clean(target))}")
+        facts = {"source": "-", "path": clean(target), "dryRun": True}
+        tell(f"upload a stream to {clean(target)}", facts, as_json=options.as_json)
         return DONE
     with ProgressBar(report):
         entry = client.upload(

@@ -1,11 +1,12 @@
 """Paths and patterns on the gateway, as typed on the command line."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from fnmatch import translate
-from typing import TypeVar
+from types import SimpleNamespace
+from typing import Any
 
 from portico.cli.console.exits import Missing, UsageMistake
 from portico.client.client import Client
@@ -44,15 +45,17 @@ def clock(seconds: float) -> str:
 
 _SPAN = re.compile("([0-9]+[smhdw])+")
 
-T = TypeVar("T")
 
-
-def parsed(option: str, text: str, parse: Callable[[str], T]) -> T:
-    """What `parse` makes of the value; `UsageMistake` names the option if that is a `ValueError`."""
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise UsageMistake(f"{option} {str(error).partition(';')[0]}.") from None
+def given(options: SimpleNamespace, known: Mapping[str, tuple[str, Callable[[str], Any]]]) -> dict[str, Any]:
+    """The parsed values of the options that were given; for each, `known` has its name there and its parser."""
+    found = {}
+    for option, (name, parse) in known.items():
+        if text := getattr(options, option):
+            try:
+                found[name] = parse(text)
+            except ValueError as error:
+                raise UsageMistake(f"--{option.replace('_', '-')} {str(error).partition(';')[0]}.") from None
+    return found
 
 
 def ago(text: str) -> datetime:
