@@ -12,10 +12,12 @@ from portico.cli.administration import home as homes
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
-    from portico.accounts.connections import Connections
+    from portico.accounts.connections import Connection, Connections
     from portico.accounts.users import Users
     from portico.accounts.vault import SecretKey
+    from portico.model.paths import Path as StoragePath
     from portico.observability.audit import AuditTrail
+    from portico.providers.contract.provider import Provider
     from portico.settings.settings import Settings
     from portico.store.database import Database
 
@@ -137,19 +139,45 @@ def run_audited(settings: "Settings", action: str, subject: str, work: Callable[
     """Run `work` and write it to the audit log, for a command that does not open the accounts."""
     import asyncio
 
-    from portico.store.database import Database
-
     async def call() -> T:
-        database = Database(settings.database_url, blocking=True)
-        audit = _trail(settings, database)
-        try:
-            async with audited(audit, action, subject):
-                return await work()
-        finally:
-            await audit.close()
-            await database.close()
+        async with database_as_it_is(settings.database_url) as database:
+            audit = _trail(settings, database)
+            try:
+                async with audited(audit, action, subject):
+                    return await work()
+            finally:
+                await audit.close()
 
     return asyncio.run(call())
+
+
+@asynccontextmanager
+async def database_as_it_is(url: str) -> "AsyncIterator[Database]":
+    """The database, whatever its schema."""
+    from portico.store.database import Database
+
+    database = Database(url, blocking=True)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def opened_provider(
+    accounts: Accounts, connection: "Connection"
+) -> "AsyncIterator[tuple[Provider, StoragePath]]":
+    """The storage of a connection, and the folder in it that is the connection's root."""
+    from portico.model.paths import Path as StoragePath
+    from portico.providers.contract.registry import PREFIX_OPTION, open_provider
+
+    timeout = accounts.settings.provider_timeout.total_seconds()
+    provider = open_provider(connection.kind, {**connection.options, **connection.secrets}, timeout)
+    try:
+        provider.expect_volume(connection.volume_id)
+        yield provider, StoragePath.parse(connection.options.get(PREFIX_OPTION, ""))
+    finally:
+        await provider.close()
 
 
 @asynccontextmanager
@@ -159,11 +187,9 @@ async def opened_database(settings: "Settings", *, reads_only: bool = False) -> 
     A command that `reads_only` never migrates: it works with an older schema if that has everything the command reads.
     """
     from portico.model.errors import TableMissing
-    from portico.store.database import Database
     from portico.store.schema import check_present, is_current, needs_migration
 
-    database = Database(settings.database_url, blocking=True)
-    try:
+    async with database_as_it_is(settings.database_url) as database:
         current = await is_current(database)
         if not current and reads_only:
             check_present(settings.database_url, settings.home / homes.SET_UP_MARK)
@@ -176,8 +202,6 @@ async def opened_database(settings: "Settings", *, reads_only: bool = False) -> 
             if current:
                 raise
             raise needs_migration(database.name) from None
-    finally:
-        await database.close()
 
 
 def _migrate(settings: "Settings", database: "Database") -> None:

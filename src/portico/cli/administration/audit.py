@@ -58,19 +58,14 @@ def _in_file(file: str, options: SimpleNamespace) -> list[Mapping[str, Any]]:
                     continue  # torn on a full disk
                 if line.get("time", "") < oldest:
                     break
-                if _fits(line, options):
+                user = str(line.get("user", "")).casefold()
+                if options.user in (None, user) and options.action in (None, line.get("action")):
                     found.append(line)
                 if len(found) == options.limit:
                     break
     except FileNotFoundError:
         pass  # nothing was written yet, or the log was just rotated
     return found[::-1]
-
-
-def _fits(line: Mapping[str, Any], options: SimpleNamespace) -> bool:
-    if options.user is not None and str(line.get("user", "")).casefold() != options.user.casefold():
-        return False
-    return options.action is None or line.get("action") == options.action
 
 
 def _backwards(stream: BinaryIO) -> Iterator[bytes]:
@@ -88,15 +83,8 @@ def _backwards(stream: BinaryIO) -> Iterator[bytes]:
 
 def _facts(line: Mapping[str, Any]) -> Facts:
     paths = [line[key] for key in ("path", "target", "subject") if key in line]
-    return {
-        "time": line.get("time"),
-        "node": line.get("node"),
-        "user": line.get("user"),
-        "client": line.get("client"),
-        "action": line.get("action"),
-        "outcome": line.get("outcome"),
-        "subject": " → ".join(paths),
-    }
+    shown = ("time", "node", "user", "client", "action", "outcome")
+    return {**{key: line.get(key) for key in shown}, "subject": " → ".join(paths)}
 
 
 def _duration(text: str) -> timedelta:
@@ -109,7 +97,7 @@ def _duration(text: str) -> timedelta:
 
 
 _FILTERS = (
-    option("--user", metavar="NAME", help="Show only this user's lines; case is ignored."),
+    option("--user", metavar="NAME", convert=str.casefold, help="Show only this user's lines; case is ignored."),
     option("--action", metavar="ACTION", help="Show only lines with this action, like upload or sign-in."),
     option("--since", metavar="TIME", convert=_duration, help="Show only the last 45m, 1h or 30d."),
     option(

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from portico.cli.administration import home as homes
+from portico.cli.administration.accounts import database_as_it_is, run_audited
 from portico.cli.console.exits import Missing, UsageMistake
 from portico.cli.console.output import show_list
 from portico.cli.console.parser import Command, Exclusive, argument, flag
@@ -21,8 +22,6 @@ _SHORTEST_PASSPHRASE = 8
 
 
 def backup(options: SimpleNamespace) -> None:
-    from portico.cli.administration.accounts import run_audited
-
     settings = homes.existing(options.home)
     file = _new_file(options.file)
     passphrase = _new_passphrase(options)
@@ -73,16 +72,13 @@ async def _note(settings: "Settings") -> None:
     from portico.accounts.cluster import Cluster
     from portico.model.errors import Unavailable
     from portico.runtime import clock
-    from portico.store.database import Database
 
-    database = Database(settings.database_url, blocking=True)
-    try:
-        await Cluster(database).note_backup(clock.now() // 1000)
-    except Unavailable:  # an older schema, a replica, a role that may only read
-        text = "Warning: the database can't be written, so the metrics don't show the time of this backup."
-        print(text, file=sys.stderr)
-    finally:
-        await database.close()
+    async with database_as_it_is(settings.database_url) as database:
+        try:
+            await Cluster(database).note_backup(clock.now() // 1000)
+        except Unavailable:  # an older schema, a replica, a role that may only read
+            text = "Warning: the database can't be written, so the metrics don't show the time of this backup."
+            print(text, file=sys.stderr)
 
 
 async def _fingerprint(settings: "Settings", *, with_key: bool) -> str | None:
@@ -91,15 +87,12 @@ async def _fingerprint(settings: "Settings", *, with_key: bool) -> str | None:
     from portico.accounts.vault import SecretKey
     from portico.model.errors import Unavailable
     from portico.store.cluster import KEY
-    from portico.store.database import Database
 
-    database = Database(settings.database_url, blocking=True)
-    try:
-        agreed = (await Cluster(database).identity()).get(KEY)
-    except Unavailable:
-        agreed = None  # of an older schema; if it does not answer, reading it says so
-    finally:
-        await database.close()
+    async with database_as_it_is(settings.database_url) as database:
+        try:
+            agreed = (await Cluster(database).identity()).get(KEY)
+        except Unavailable:
+            agreed = None  # of an older schema; if it does not answer, reading it says so
     if not SecretKey.exists(settings.secret_key_file) and not with_key:
         return agreed
     mine = _own_key(settings).fingerprint()

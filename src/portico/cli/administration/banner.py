@@ -43,17 +43,10 @@ class Startup:
 
 def show(startup: Startup) -> None:
     lines = list(_lines(startup))
-    if _is_styled():
-        lines = [("", ""), *((kind, _styled(kind, text)) for kind, text in lines)]
-    print("\n".join(text for _, text in lines), flush=True)
-
-
-def _styled(kind: str, text: str) -> str:
-    return f"\x1b[{_STYLES[kind]}m{text}\x1b[0m" if kind in _STYLES else text
-
-
-def _is_styled() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    texts = [text for _, text in lines]
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        texts = ["", *(f"\x1b[{_STYLES[kind]}m{text}\x1b[0m" if kind in _STYLES else text for kind, text in lines)]
+    print("\n".join(texts), flush=True)
 
 
 def url(startup: Startup) -> str:
@@ -141,7 +134,9 @@ def _user_lines(startup: Startup) -> Iterable[tuple[str, str]]:
 def _example_lines(startup: Startup) -> Iterator[tuple[str, str]]:
     settings = startup.settings
     base = url(startup) if _reachable_from_here(startup) else _UNKNOWN_HOST
-    curl = "curl -sS" + _trust(startup.certificate) + _resolution(startup, base)
+    certificate = startup.certificate
+    trust = f" --cacert {shlex.quote(str(certificate.file))}" if certificate and certificate.self_signed else ""
+    curl = "curl -sS" + trust + _resolution(startup, base)
     client = shlex.quote(f"{settings.client_id}:{settings.client_secret}")
     user = shlex.quote(f"username={startup.user or 'NAME'}")
     folder = shlex.quote(f"{base}/backend/1.0.0/filesystem/")
@@ -162,10 +157,6 @@ def _password_field(startup: Startup) -> str:
     if startup.password_file:
         return f'"password=$(cat {shlex.quote(str(startup.password_file))})"'
     return shlex.quote(f"password={startup.password or 'YOUR-PASSWORD'}")
-
-
-def _trust(certificate: "Certificate | None") -> str:
-    return f" --cacert {shlex.quote(str(certificate.file))}" if certificate and certificate.self_signed else ""
 
 
 def _resolution(startup: Startup, base: str) -> str:

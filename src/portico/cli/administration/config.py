@@ -5,6 +5,7 @@ import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from portico.cli.administration.accounts import database_as_it_is
 from portico.cli.administration.home import existing_or_shared
 from portico.cli.console.parser import Command, Group
 from portico.model.errors import Misconfigured, NotPossible, PorticoError, Unavailable, for_administrator
@@ -50,21 +51,18 @@ def _check_references(settings: "Settings") -> None:
 async def _compare_with_database(settings: "Settings") -> None:
     """Check what a start would refuse: the schema, the key, and what all nodes agree on. Nothing is changed."""
     from portico.accounts.cluster import Cluster
-    from portico.store.database import Database
     from portico.store.schema import is_current
 
-    database = Database(settings.database_url, blocking=True)
     try:
-        if not await is_current(database):
-            return  # the first start, or the next one, makes the tables that are missing
-        differences = await Cluster(database).differences(settings.secret_key_file, settings.of_the_cluster())
+        async with database_as_it_is(settings.database_url) as database:
+            if not await is_current(database):
+                return  # the first start, or the next one, makes the tables that are missing
+            differences = await Cluster(database).differences(settings.secret_key_file, settings.of_the_cluster())
     except (Misconfigured, NotPossible):
         raise
     except Unavailable as error:
         print(f"The settings were not compared with the database: {for_administrator(error)}", file=sys.stderr)
         return
-    finally:
-        await database.close()
     if differences:
         raise SettingsDiffer("\n".join(for_administrator(each) for each in differences))
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, TypeVar
 
-from portico.cli.administration.accounts import Accounts, change, read_accounts, with_accounts
+from portico.cli.administration.accounts import Accounts, change, opened_provider, read_accounts, with_accounts
 from portico.cli.administration.home import PASSWORD_FILE, SET_UP_MARK, command
 from portico.cli.administration.home_setup import with_new_accounts
 from portico.cli.console.exits import DONE, FAILED, UsageMistake, exit_code
-from portico.cli.console.output import JSON, Facts, print_json, show_list, show_one
+from portico.cli.console.output import JSON, Facts, show_list, show_one, tell
 from portico.cli.console.parser import Command, Group, argument, flag, option
 from portico.cli.console.terminal import read_standard_input, something_is_piped
-from portico.model.errors import NotPossible, PorticoError, for_administrator
+from portico.model.errors import NotFound, NotPossible, PorticoError, for_administrator
 from portico.model.rights import Right
 
 if TYPE_CHECKING:
@@ -43,32 +43,19 @@ def problem(connection: "Connection", home: Path, *, writable: bool) -> str | No
     from portico.providers.folders.volume_id import access_problem
 
     folder = connection.options["folder"]
+    name = f"The folder {folder} of the connection {connection.name}"
     if wrong := access_problem(folder, writable=writable):
-        advice = _remedy(connection, home)
-        if not os.path.lexists(folder):
-            advice = f" Create it, or correct the path.{advice}"
-        return f"The folder {folder} of the connection {connection.name} {wrong}.{advice}"
+        missing = "" if os.path.lexists(folder) else " Create it, or correct the path."
+        return f"{name} {wrong}.{missing}{_remedy(connection, home)}"
     words = command(home, "connection", "set", connection.name, "--option", f"folder={folder}")
     if wrong := volume_id.damage(folder):
-        return (
-            f"The folder {folder} of the connection {connection.name} {wrong}. Restore that file, "
-            f"or remove it and run: {words}"
-        )
+        return f"{name} {wrong}. Restore that file, or remove it and run: {words}"
     if wrong := _volume_problem(connection):
-        return (
-            f"The folder {folder} of the connection {connection.name} {wrong}. Mount the right one "
-            f"or, if this folder is the right one, run: {words}"
-        )
+        return f"{name} {wrong}. Mount the right one or, if this folder is the right one, run: {words}"
     if Path(home).resolve().is_relative_to(Path(folder).resolve()):
-        return (
-            f"The folder {folder} of the connection {connection.name} contains the gateway's own "
-            "home, with its keys and passwords; don't give any user a root there."
-        )
+        return f"{name} contains the gateway's own home, with its keys and passwords; don't give any user a root there."
     if other := _other_home(folder, home):
-        return (
-            f"The folder {folder} of the connection {connection.name} belongs to another Portico home, {other}."
-            f"{_remedy(connection, home)}"
-        )
+        return f"{name} belongs to another Portico home, {other}.{_remedy(connection, home)}"
     return None
 
 
@@ -223,45 +210,26 @@ async def _bound(accounts: Accounts, connection: "Connection") -> "Connection":
 
 async def _refusal(accounts: Accounts, connection: "Connection") -> str | None:
     """Why the storage does not even list a folder; None if it does."""
-    from portico.model.errors import NotFound
-    from portico.model.paths import Path
-    from portico.providers.contract.registry import PREFIX_OPTION, open_provider
-
-    timeout = accounts.settings.provider_timeout.total_seconds()
     try:
-        provider = open_provider(connection.kind, {**connection.options, **connection.secrets}, timeout)
-        try:
-            await provider.list_page(Path.parse(connection.options.get(PREFIX_OPTION, "")), 1, None)
-        except NotFound:
-            pass  # a prefix that nobody has written to
-        finally:
-            await provider.close()
+        async with opened_provider(accounts, connection) as (provider, root):
+            with suppress(NotFound):  # a prefix that nobody has written to
+                await provider.list_page(root, 1, None)
     except PorticoError as error:
         return for_administrator(error)
     return None
 
 
 async def _probe(accounts: Accounts, name: str, *, as_json: bool) -> list[PorticoError]:
-    from portico.model.paths import Path
-    from portico.providers.contract.registry import PREFIX_OPTION, open_provider, probe
+    from portico.providers.contract.registry import probe
 
-    connection = await accounts.connections.get(name)
-    timeout = accounts.settings.provider_timeout.total_seconds()
-    provider = open_provider(connection.kind, {**connection.options, **connection.secrets}, timeout)
-    provider.expect_volume(connection.volume_id)
-    folder = Path.parse(connection.options.get(PREFIX_OPTION, ""))
     errors = []
-    try:
-        async for step in probe(provider, folder):
+    async with opened_provider(accounts, await accounts.connections.get(name)) as (provider, root):
+        async for step in probe(provider, root):
             if step.error:
                 errors.append(step.error)
             wrong = for_administrator(step.error) if step.error else None
-            if as_json:
-                print_json({"step": step.name, "ok": wrong is None, "problem": wrong})
-            else:
-                print(f"{step.name}: {wrong or 'ok'}")
-    finally:
-        await provider.close()
+            facts = {"step": step.name, "ok": wrong is None, "problem": wrong}
+            tell(f"{step.name}: {wrong or 'ok'}", facts, as_json=as_json)
     return errors
 
 
@@ -325,7 +293,6 @@ def _facts(connection: "Connection", in_use: Mapping[str, frozenset[Right]], hom
 
 
 _NAME_ARGUMENT = argument("name", "NAME", help="The connection's name.")
-_CHECK_OPTION = flag("--check", help="Also check every storage service by listing a folder.")
 _KIND_OPTION = option(
     "--kind",
     metavar="KIND",
@@ -370,7 +337,7 @@ COMMANDS = {
             "list": Command(
                 list_,
                 "List all connections and any problems with local folders. Secrets are not shown.",
-                (_CHECK_OPTION, JSON),
+                (flag("--check", help="Also check every storage service by listing a folder."), JSON),
             ),
             "show": Command(show, "Show one connection, with its secrets hidden.", (_NAME_ARGUMENT, JSON)),
             "test": Command(

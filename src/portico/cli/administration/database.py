@@ -13,8 +13,6 @@ from portico.cli.console.parser import Command, argument, flag
 if TYPE_CHECKING:
     from portico.store.dump import Counts, Row
 
-_LOST = "If the key is lost, add --lost-key, then add the connections with credentials again."
-
 
 def migrate(options: SimpleNamespace) -> None:
     from portico.store import schema
@@ -105,6 +103,7 @@ async def _key_to_note(source: str, home: Path, *, shared: bool) -> str | None:
     """The fingerprint of the key that belongs to the data, unless the source has it or there is nothing that needs it."""
     from portico.accounts.cluster import key_differs, key_missing
     from portico.accounts.vault import BadSecretKey, SecretKey, Vault
+    from portico.cli.administration.restore import LOST_KEY
     from portico.store import dump
     from portico.store.cluster import KEY
 
@@ -120,18 +119,19 @@ async def _key_to_note(source: str, home: Path, *, shared: bool) -> str | None:
     file = home / "secret.key"
     if not SecretKey.exists(file):
         if sealed:
-            raise key_missing("the database to copy", file, _LOST)
+            raise key_missing("the database to copy", file, LOST_KEY)
         return None
     key = SecretKey.load(file)
-    for name, secrets in sealed.items():
+
+    def opens(name: str) -> bool:
         try:
-            Vault(key).open(secrets, name)
-            break
+            Vault(key).open(sealed[name], name)
         except BadSecretKey:
-            continue
-    else:
-        if sealed:
-            raise key_differs("the database to copy", _LOST)
+            return False
+        return True
+
+    if sealed and not any(map(opens, sealed)):
+        raise key_differs("the database to copy", LOST_KEY)
     return key.fingerprint() if shared or sealed else None
 
 

@@ -43,7 +43,11 @@ def with_new_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) ->
         await add_local_connection(accounts)
         try:
             result = await action(accounts)
-            await _claim(accounts)
+            if not accounts.settings.database_in_home:
+                from portico.accounts.cluster import Cluster
+
+                # Makes this home's key that of the shared database: a command that fails removes the new key again.
+                await Cluster(accounts.database).load_key(accounts.settings.secret_key_file)
         except BaseException:
             await _keep_if_claimed(accounts)
             raise
@@ -51,14 +55,6 @@ def with_new_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) ->
 
     with undone_on_failure(home):
         return with_settings(prepare(home), with_connection, make_key=True)
-
-
-async def _claim(accounts: Accounts) -> None:
-    """Make this home's key that of a shared database, at the end: a command that fails removes the new key again."""
-    if not accounts.settings.database_in_home:
-        from portico.accounts.cluster import Cluster
-
-        await Cluster(accounts.database).load_key(accounts.settings.secret_key_file)
 
 
 async def _keep_if_claimed(accounts: Accounts) -> None:

@@ -4,12 +4,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from portico.cli.administration.accounts import Accounts, read_accounts, with_accounts
+from portico.cli.administration.users import rights
 from portico.cli.console.exits import UsageMistake
-from portico.cli.console.output import JSON, Facts, show_list, show_one
+from portico.cli.console.output import JSON, Facts, print_json, show_list
 from portico.cli.console.parser import Command, Group, argument, option
 from portico.model.errors import NotFound
 from portico.model.paths import Path
-from portico.model.rights import Right, parse_rights
+from portico.model.rights import Right
 from portico.runtime import clock
 from portico.settings import parsers
 
@@ -29,7 +30,7 @@ def add(options: SimpleNamespace) -> None:
 
     new = with_accounts(options.home, action)
     if options.as_json:
-        show_one({**_facts(new.key), "key": new.text}, as_json=True)
+        print_json({**_facts(new.key), "key": new.text})
         return
     print(f"Added the key {new.key.name} ({new.key.id}) of {options.user}.")
     print(f"The key, shown only once: {new.text}")
@@ -81,13 +82,12 @@ def _scope(options: SimpleNamespace) -> "KeyScope":
     from portico.accounts.api_keys import KeyScope, parse_network
 
     try:
-        rights = None if options.rights is None else parse_rights(options.rights)
         lifetime = None if options.expires is None else parsers.duration(options.expires)
     except ValueError as error:
         raise UsageMistake(f"{error}.") from None
     return KeyScope(
         options.key_name,
-        rights,
+        options.rights,
         Path.parse(options.folder or "/"),
         tuple(map(parse_network, (options.addresses or "").replace(",", " ").split())),
         None if lifetime is None else clock.to_datetime(clock.now() + clock.milliseconds(lifetime)),
@@ -118,7 +118,12 @@ _ID_ARGUMENT = argument(
 
 _SCOPE_OPTIONS = (
     option("--name", dest="key_name", metavar="NAME", missing="--name is missing", help="What the key is for."),
-    option("--rights", metavar="LIST", help=f"Some of {','.join(Right)}. Default: all rights the owner has."),
+    option(
+        "--rights",
+        metavar="LIST",
+        convert=rights,
+        help=f"Some of {','.join(Right)}. Default: all rights the owner has.",
+    ),
     option("--folder", metavar="PATH", help="The folder in the owner's tree that the key sees as /."),
     option("--addresses", metavar="LIST", help="Addresses and ranges the key can be used from, such as 10.0.0.0/8."),
     option("--expires", metavar="TIME", help="How long the key is valid, such as 90d. Default: forever."),

@@ -5,12 +5,13 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from portico.cli.administration import home as homes
+from portico.cli.administration.accounts import database_as_it_is, run_audited
 from portico.cli.administration.backup import KEY_FILE, show_counts
 from portico.cli.administration.cluster import FORCE, check_stopped
 from portico.cli.administration.home_setup import FIRST_USER, forget_password_file, undone_on_failure
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
     from portico.store.backup_file import Backup
     from portico.store.dump import Change, Row
 
-_LOST = "If the key is lost, add --lost-key, then add the connections with credentials again."
+LOST_KEY = "If the key is lost, add --lost-key, then add the connections with credentials again."
 
 
 def restore(options: SimpleNamespace) -> None:
+    from portico.store.dump import values_in
+
     backup = _read(options)
-    values = asyncio.run(_values(backup))
+    values = asyncio.run(values_in(backup.content()))
     with undone_on_failure(options.home):
         settings = _settings(options.home, backup, client_of(values))
         with _key(settings, backup, lost=options.lost_key):
@@ -46,15 +49,10 @@ def restore(options: SimpleNamespace) -> None:
 
 
 def _confirm_replacement(settings: "Settings", backup: "Backup", *, yes: bool, force: bool) -> None:
-    from portico.store.database import Database
-
     async def check() -> str:
-        database = Database(settings.database_url, blocking=True)
-        try:
+        async with database_as_it_is(settings.database_url) as database:
             await check_stopped(database, force=force)
             return database.name
-        finally:
-            await database.close()
 
     name = asyncio.run(check())
     confirm(f"All users and connections in {name} will be replaced with those from {backup.file}.", yes=yes)
@@ -76,12 +74,6 @@ def _read(options: SimpleNamespace) -> "Backup":
         else:
             raise UsageMistake(f"The backup {file} is encrypted; send its passphrase with --passphrase-stdin.")
     return read(file, passphrase)
-
-
-async def _values(backup: "Backup") -> dict[str, str]:
-    from portico.store.dump import values_in
-
-    return await values_in(backup.content())
 
 
 def _settings(home: Path, backup: "Backup", client: dict[str, str]) -> "Settings":
@@ -148,11 +140,11 @@ def _key(settings: "Settings", backup: "Backup", *, lost: bool) -> Iterator[None
         return
     if SecretKey.exists(file):
         if SecretKey.load(file).fingerprint() != wanted:
-            raise key_differs("the gateway that the backup is of", _LOST)
+            raise key_differs("the gateway that the backup is of", LOST_KEY)
         yield
         return
     if KEY_FILE not in backup.facts.files:
-        raise key_missing("the backup", file, _LOST)
+        raise key_missing("the backup", file, LOST_KEY)
     write_private(file, backup.facts.files[KEY_FILE], replace=False)
     try:
         yield
@@ -162,7 +154,6 @@ def _key(settings: "Settings", backup: "Backup", *, lost: bool) -> Iterator[None
 
 
 def _restore(settings: "Settings", backup: "Backup", *, replace: bool, lost_key: bool) -> None:
-    from portico.cli.administration.accounts import run_audited
     from portico.store.backup_file import Damaged
     from portico.store.dump import Misfit, NotEmpty, load
 
@@ -187,7 +178,6 @@ def _restore(settings: "Settings", backup: "Backup", *, replace: bool, lost_key:
 def _forget_old_password(settings: "Settings") -> None:
     """Remove the file of the first password, if the restored user has another one."""
     from portico.accounts.passwords import Passwords
-    from portico.store.database import Database
     from portico.store.users import UserRecords
 
     file = settings.home / homes.PASSWORD_FILE
@@ -195,13 +185,10 @@ def _forget_old_password(settings: "Settings") -> None:
         return
 
     async def is_valid() -> bool:
-        database, passwords = Database(settings.database_url, blocking=True), Passwords()
-        try:
+        async with database_as_it_is(settings.database_url) as database:
             _, hashed = await UserRecords(database).find(FIRST_USER)
+        with closing(Passwords()) as passwords:
             return await passwords.verify(hashed, file.read_text().strip())
-        finally:
-            passwords.close()
-            await database.close()
 
     if not asyncio.run(is_valid()):
         forget_password_file(settings.home, FIRST_USER)
@@ -235,13 +222,9 @@ async def note_key(target: str, fingerprint: str) -> None:
     """Note in a database whose credentials have just been stored which key they belong to."""
     from portico.accounts.cluster import Cluster
     from portico.store.cluster import KEY
-    from portico.store.database import Database
 
-    database = Database(target, blocking=True)
-    try:
+    async with database_as_it_is(target) as database:
         await Cluster(database).agree({KEY: fingerprint})
-    finally:
-        await database.close()
 
 
 _OPTIONS = (

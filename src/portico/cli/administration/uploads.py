@@ -49,15 +49,16 @@ def end(options: SimpleNamespace) -> None:
     print(f"Ended the upload {options.id}. A running gateway removes its data within ten minutes.")
 
 
-_ID = argument("id", metavar="ID", help="The upload's id, as shown in the list.")
-
-
 COMMANDS = {
     "uploads": Group(
         "List and end unfinished resumable uploads.",
         {
             "list": Command(list_, "List unfinished uploads, oldest first.", (JSON,)),
-            "end": Command(end, "End an upload. Its user must send the file again.", (_ID,)),
+            "end": Command(
+                end,
+                "End an upload. Its user must send the file again.",
+                (argument("id", metavar="ID", help="The upload's id, as shown in the list."),),
+            ),
         },
         "Example:\n  portico uploads list",
     )

@@ -18,12 +18,14 @@ from portico.model.rights import DEFAULT_RIGHTS, Right, parse_rights
 if TYPE_CHECKING:
     from portico.store.users import User
 
+_GENERATED = "The password, shown only once: {}"
+
 Invited = Mapping[str, object]
 """The link of an invitation and its end, by their names in JSON."""
 
 
 def add(options: SimpleNamespace) -> None:
-    rights = DEFAULT_RIGHTS if options.rights is None else _rights(options.rights)
+    rights = DEFAULT_RIGHTS if options.rights is None else options.rights
     if not rights:
         raise UsageMistake(f"--rights is empty; give some of {', '.join(Right)}.")
     generate = options.generate
@@ -53,7 +55,7 @@ def add(options: SimpleNamespace) -> None:
         return
     print(f"Added the Web User {user.name} with the root {user.root} in the connection {user.connection}.")
     if generate and password:
-        _show_generated(password)
+        print(_GENERATED.format(password))
     if invited:
         _show_invitation(options.home, invited)
 
@@ -108,11 +110,7 @@ def _show_invitation(home: Path, invited: Invited) -> None:
 
 
 def set_(options: SimpleNamespace) -> None:
-    given = {
-        "connection": options.connection,
-        "root": options.root,
-        "rights": None if options.rights is None else _rights(options.rights),
-    }
+    given = {"connection": options.connection, "root": options.root, "rights": options.rights}
     if not options.password_stdin and all(value is None for value in given.values()):
         raise UsageMistake("There is nothing to change; add --connection, --root, --rights or --password-stdin.")
     password = read_standard_input() if options.password_stdin else None
@@ -156,7 +154,7 @@ def password(options: SimpleNamespace) -> None:
         return
     print(f"Changed the password of {name}.")
     if options.generate:
-        _show_generated(new)
+        print(_GENERATED.format(new))
 
 
 def disable(options: SimpleNamespace) -> None:
@@ -171,8 +169,6 @@ def enable(options: SimpleNamespace) -> None:
 
 def unlock(options: SimpleNamespace) -> None:
     name, address = options.name, options.address
-    if address is not None:
-        _check_address(address)
     change(options.home, "user.unlock", name, lambda accounts: accounts.users.unlock(name, address=address))
     print(f"Cleared the failed sign-ins of {name}{f' and of the address {address}' if address else ''}.")
 
@@ -205,18 +201,16 @@ def _new_password(*, stdin: bool, generate: bool) -> str:
     return ask_new_password(check_password)
 
 
-def _show_generated(password: str) -> None:
-    print(f"The password, shown only once: {password}")
-
-
-def _check_address(text: str) -> None:
+def _ip_address(text: str) -> str:
     try:
         ip_address(text)
     except ValueError:
         raise UsageMistake(f"{text!r} is not an IP address; use one like 192.0.2.7 or 2001:db8::7.") from None
+    return text
 
 
-def _rights(text: str) -> frozenset[Right]:
+def rights(text: str) -> frozenset[Right]:
+    """The value of `--rights`."""
     try:
         return parse_rights(text)
     except ValueError as error:
@@ -240,7 +234,7 @@ _NAME_ARGUMENT = argument("name", "NAME", help="The user's name.")
 _ACCOUNT_OPTIONS = (
     option("--connection", metavar="NAME", help="The connection that holds the user's root."),
     option("--root", metavar="PATH", help="The folder that the user sees as /."),
-    option("--rights", metavar="LIST", help=f"Some of {','.join(Right)}, separated by commas."),
+    option("--rights", metavar="LIST", convert=rights, help=f"Some of {','.join(Right)}, separated by commas."),
 )
 
 _PASSWORD_OPTION = flag("--password-stdin", help="Read the password from standard input.")
@@ -256,7 +250,9 @@ _INVITE_OPTION = (
     Exclusive("--generate", "--invite"),
 )
 
-_ADDRESS_OPTION = option("--address", metavar="ADDRESS", help="Also clear this IP address's failed sign-ins.")
+_ADDRESS_OPTION = option(
+    "--address", metavar="ADDRESS", convert=_ip_address, help="Also clear this IP address's failed sign-ins."
+)
 
 
 COMMANDS = {
