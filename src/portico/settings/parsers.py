@@ -1,13 +1,13 @@
 """Parsers for the values of settings: durations, sizes, address ranges and others.
 
-Each takes text, or a value that is parsed already. The message of its `ValueError` follows the setting's key.
+The message of its `ValueError` follows the setting's key.
 """
 
 import re
 from collections.abc import Callable
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 Ranges = tuple[IPv4Network | IPv6Network, ...]
 
@@ -15,7 +15,6 @@ _DURATION = re.compile(r"(?:[0-9]+[smhdw])+|[0-9]+")
 _ZERO = "0+[smhdw]?"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _MAX_DURATION = timedelta(days=3650)
-_MAX_UPLOAD_RETENTION = timedelta(days=30)
 _MAX_TIMEOUT = timedelta(minutes=10)
 _SIZE = re.compile(r"([0-9]+) ?(?:([kmgt])(i?))?b?", re.IGNORECASE)
 _SCHEMES = {
@@ -29,42 +28,58 @@ _SCHEMES = {
 """Of databases: older settings name a driver, which is ignored."""
 
 
-def word(text: object) -> str:
-    if not isinstance(text, str) or not text or re.search(r"[\s\x00-\x1f\x7f]", text):
+def word(text: str) -> str:
+    if not text or re.search(r"[\s\x00-\x1f\x7f]", text):
         raise ValueError("must be a word without spaces")
     return text
 
 
-def client_id(text: object) -> str:
+def client_id(text: str) -> str:
     if ":" in (name := word(text)):
         raise ValueError("must not contain a colon, because HTTP Basic uses it to separate the id from the secret")
     return name
 
 
-def whole_number(lowest: int, highest: int) -> Callable[[object], int]:
-    def parse(text: object) -> int:
-        if not re.fullmatch("[0-9]{1,18}", str(text)) or not lowest <= int(str(text)) <= highest:
+def whole_number(lowest: int, highest: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,18}", text) or not lowest <= int(text) <= highest:
             raise ValueError(f"must be a whole number from {lowest} to {highest}")
-        return int(str(text))
+        return int(text)
 
     return parse
 
 
-def folders(text: object) -> tuple[str, ...]:
+def one_of(message: str, *words: str) -> Callable[[str], str]:
+    """What parses one of the words, in lower case."""
+
+    def parse(text: str) -> str:
+        if text.lower() not in words:
+            raise ValueError(message)
+        return text.lower()
+
+    return parse
+
+
+log_level = one_of("must be one of debug, info, warning, error", "debug", "info", "warning", "error")
+upload_digest = one_of("must be asked or always", "asked", "always")
+_true_or_false = one_of("must be true or false", "true", "false")
+
+
+def flag(text: str) -> bool:
+    return _true_or_false(text) == "true"
+
+
+def folders(text: str) -> tuple[str, ...]:
     """Paths of folders, separated by commas."""
-    if isinstance(text, tuple):
-        return text
-    found = tuple(folder.strip() for folder in str(text).split(",") if folder.strip())
+    found = tuple(folder.strip() for folder in text.split(",") if folder.strip())
     for folder in found:
         if not folder.startswith("/") or re.search(r"//|[\x00-\x1f\\\\]|/\.{1,2}(?:/|$)", folder):
             raise ValueError("must be paths that begin with a slash, like /public, /outbox")
     return found
 
 
-def duration(text: object) -> timedelta:
-    if isinstance(text, timedelta):
-        return text
-    lower = str(text).lower()
+def duration(text: str) -> timedelta:
+    lower = text.lower()
     if _DURATION.fullmatch(lower) and len(lower) <= 18:
         parts = re.findall("([0-9]+)([smhdw]?)", lower)
         seconds = sum(int(count) * _SECONDS[unit or "s"] for count, unit in parts)
@@ -73,52 +88,49 @@ def duration(text: object) -> timedelta:
     raise ValueError("must be seconds or a time like 45m, 1h or 30d, from one second to ten years")
 
 
-def upload_retention(text: object) -> timedelta:
-    return _at_most(_MAX_UPLOAD_RETENTION, text, "must be a time like 12h or 7d, from one second to 30 days")
+def _duration(
+    message: str, *, longest: timedelta = _MAX_DURATION, zero: str | None = None
+) -> Callable[[str], timedelta]:
+    """What parses a duration, and as 0 what matches `zero`. The message says what it may be, whatever is wrong with it."""
+
+    def parse(text: str) -> timedelta:
+        if zero and re.fullmatch(zero, text.lower()):
+            return timedelta(0)
+        try:
+            chosen = duration(text)
+        except ValueError:
+            raise ValueError(message) from None
+        if chosen > longest:
+            raise ValueError(message)
+        return chosen
+
+    return parse
 
 
-def timeout(text: object) -> timedelta:
-    return _at_most(_MAX_TIMEOUT, text, "must be from one second to ten minutes, like 30s")
+upload_retention = _duration("must be a time like 12h or 7d, from one second to 30 days", longest=timedelta(days=30))
+timeout = _duration("must be from one second to ten minutes, like 30s", longest=_MAX_TIMEOUT)
+delay = _duration("must be 0, or a time of up to ten minutes like 10s", longest=_MAX_TIMEOUT, zero="0+s?")
+audit_retention = _duration("must be forever, or a time like 90d", zero="forever")
+trash_retention = _duration("must be 0, which turns the trash off, or a time like 30d", zero=_ZERO)
+max_lifetime = _duration("must be 0, which means no limit, or a time like 30d", zero=_ZERO)
 
 
-def _at_most(longest: timedelta, text: object, message: str) -> timedelta:
-    """A duration; the message says what it may be, whatever is wrong with it."""
-    try:
-        chosen = duration(text)
-    except ValueError:
-        raise ValueError(message) from None
-    if not timedelta(seconds=1) <= chosen <= longest:
-        raise ValueError(message)
-    return chosen
-
-
-def delay(text: object) -> timedelta:
-    if isinstance(text, timedelta) or re.fullmatch("0+s?", str(text).lower()):
-        return text if isinstance(text, timedelta) else timedelta(0)
-    try:
-        return timeout(text)
-    except ValueError:
-        raise ValueError("must be 0, or a time of up to ten minutes like 10s") from None
-
-
-def node(text: object) -> str:
-    if text and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", str(text)):
+def node(text: str) -> str:
+    if text and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", text):
         raise ValueError("must be up to 64 letters, digits, dots, hyphens and underscores")
-    return str(text)
+    return text
 
 
-def size(text: object) -> int:
-    match = _SIZE.fullmatch(str(text))
+def size(text: str) -> int:
+    match = _SIZE.fullmatch(text)
     if not match or len(match[1]) > 18:
         raise ValueError("must be a number of bytes or a size like 500MB or 10GiB; 0 means no limit")
     power = " kmgt".index((match[2] or " ").lower())
     return int(match[1]) * int((1024 if match[3] else 1000) ** power)
 
 
-def ranges(text: object) -> Ranges:
-    if isinstance(text, tuple):
-        return text
-    return tuple(_range(item) for item in str(text).replace(",", " ").split())
+def ranges(text: str) -> Ranges:
+    return tuple(_range(item) for item in text.replace(",", " ").split())
 
 
 def _range(text: str) -> IPv4Network | IPv6Network:
@@ -132,17 +144,15 @@ def _range(text: str) -> IPv4Network | IPv6Network:
     return network
 
 
-def host(text: object) -> str:
-    name = str(text).removeprefix("[").removesuffix("]")
+def host(text: str) -> str:
+    name = text.removeprefix("[").removesuffix("]")
     if not re.fullmatch(r"[0-9A-Za-z._:%-]{1,253}", name):
         raise ValueError("must be an address or a host name")
     return name
 
 
-def origins(text: object) -> tuple[str, ...]:
-    if isinstance(text, tuple):
-        return text
-    return tuple(_origin(item) for item in str(text).replace(",", " ").split())
+def origins(text: str) -> tuple[str, ...]:
+    return tuple(_origin(item) for item in text.replace(",", " ").split())
 
 
 def _origin(text: str) -> str:
@@ -157,19 +167,19 @@ def _origin(text: str) -> str:
     return text
 
 
-def listener(text: object) -> tuple[str, int] | None:
+def listener(text: str) -> tuple[str, int] | None:
     """HOST:PORT, or empty."""
-    if isinstance(text, tuple) or not text:
-        return text or None  # type: ignore[return-value]
-    name, _, port = str(text).rpartition(":")
+    if not text:
+        return None
+    name, _, port = text.rpartition(":")
     try:
         return host(name), whole_number(1, 65535)(port)
     except ValueError:
         raise ValueError("must be empty, or an address and a port like 127.0.0.1:9464") from None
 
 
-def audit(text: object) -> str:
-    name, comma, last = str(text).strip().partition(",")
+def audit(text: str) -> str:
+    name, comma, last = text.strip().partition(",")
     name = name.strip()
     if comma and last.strip().lower() != "database":
         raise ValueError("must have only 'database' after the comma")
@@ -179,36 +189,8 @@ def audit(text: object) -> str:
     return (name.lower() if name.lower() in words else name) + (",database" if comma else "")
 
 
-def audit_retention(text: object) -> timedelta:
-    return _duration_or_zero("forever", text, "must be forever, or a time like 90d")
-
-
-def trash_retention(text: object) -> timedelta:
-    return _duration_or_zero(_ZERO, text, "must be 0, which turns the trash off, or a time like 30d")
-
-
-def max_lifetime(text: object) -> timedelta:
-    return _duration_or_zero(_ZERO, text, "must be 0, which means no limit, or a time like 30d")
-
-
-def _duration_or_zero(zero: str, text: object, message: str) -> timedelta:
-    """A duration; 0 for a text that `zero` matches. The message says what it may be, whatever is wrong with it."""
-    if re.fullmatch(zero, str(text).lower()):
-        return timedelta(0)
-    try:
-        return duration(text)
-    except ValueError:
-        raise ValueError(message) from None
-
-
-def flag(text: object) -> bool:
-    if str(text).lower() not in ("true", "false"):
-        raise ValueError("must be true or false")
-    return str(text).lower() == "true"
-
-
-def tls(text: object) -> str:
-    files = [file.strip() for file in str(text).split(",")]
+def tls(text: str) -> str:
+    files = [file.strip() for file in text.split(",")]
     if len(files) == 1 and files[0].lower() in ("off", "auto"):
         return files[0].lower()
     if len(files) != 2 or not all(files):
@@ -216,42 +198,32 @@ def tls(text: object) -> str:
     return ",".join(files)
 
 
-def public_url(text: object) -> str:
+def public_url(text: str) -> str:
     if not text:
         return ""
-    parts = urlsplit(str(text))
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError("must be empty, or an address like https://files.example.com")
+    parts = _http_address(text, "https://files.example.com")
     if parts.path.strip("/") or "@" in parts.netloc:
         raise ValueError("must have neither a path nor a user, like https://files.example.com")
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def endpoint(text: object) -> str:
-    if not text:
-        return ""
-    parts = urlsplit(str(text))
+def endpoint(text: str) -> str:
+    if text:
+        _http_address(text, "http://127.0.0.1:4318")
+    return text
+
+
+def _http_address(text: str, example: str) -> SplitResult:
+    parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError("must be empty, or an address like http://127.0.0.1:4318")
-    return str(text)
+        raise ValueError(f"must be empty, or an address like {example}")
+    return parts
 
 
-def database(text: object) -> str:
+def database(text: str) -> str:
     if not text:
         return ""
-    scheme, separator, rest = str(text).partition("://")
+    scheme, separator, rest = text.partition("://")
     if not separator or scheme not in _SCHEMES:
         raise ValueError("must be empty, or begin with sqlite:/// or postgresql://")
     return f"{_SCHEMES[scheme]}://{rest}"
-
-
-def log_level(text: object) -> str:
-    if (level := str(text).lower()) not in ("debug", "info", "warning", "error"):
-        raise ValueError("must be one of debug, info, warning, error")
-    return level
-
-
-def upload_digest(text: object) -> str:
-    if (choice := str(text).lower()) not in ("asked", "always"):
-        raise ValueError("must be asked or always")
-    return choice

@@ -41,11 +41,11 @@ class _Setting:
     """How a setting is written, and what it is for."""
 
     key: str
-    parse: Callable[[object], Any]
+    parse: Callable[[str], Any]
     description: str
 
 
-def _setting(key: str, parse: Callable[[object], Any], default: object, description: str, *, shown: bool = True) -> Any:
+def _setting(key: str, parse: Callable[[str], Any], default: object, description: str, *, shown: bool = True) -> Any:
     return field(default=default, repr=shown, metadata={_Setting: _Setting(key, parse, description)})
 
 

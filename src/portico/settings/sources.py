@@ -118,13 +118,24 @@ def from_environment(environment: Mapping[str, str], keys: Collection[str]) -> t
             mistakes.append(Mistake(None, None, name, f"is set together with {other}; set only one of them"))
             continue
         file = Path(environment[name])
-        try:
-            found[files[name]] = Given(file.read_text("utf-8").strip(), file, None, name)
-        except OSError as error:
-            mistakes.append(Mistake(file, None, name, f"can't be read ({error.strerror})"))
-        except UnicodeDecodeError:
-            mistakes.append(Mistake(file, None, name, "is not valid UTF-8"))
+        text, why = _read(file)
+        if why:
+            mistakes.append(Mistake(file, None, name, why))
+        else:
+            found[files[name]] = Given(text.strip(), file, None, name)
     return found, mistakes
+
+
+def _read(file: Path, *, required: bool = True) -> tuple[str, str]:
+    """The text of a file, and why it can't be read; one that is not `required` may be missing."""
+    try:
+        return file.read_text("utf-8"), ""
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not required:
+            return "", ""
+        return "", f"can't be read ({error.strerror})"
+    except UnicodeDecodeError:
+        return "", "is not valid UTF-8"
 
 
 def _with_file(environment: Mapping[str, str]) -> tuple[Mapping[str, str], list[Mistake]]:
@@ -132,14 +143,8 @@ def _with_file(environment: Mapping[str, str]) -> tuple[Mapping[str, str], list[
     if not (name := environment.get(ENVIRONMENT_FILE)):
         return environment, []
     file = Path(name)
-    try:
-        return {**environment, **variables(file.read_text("utf-8"))}, []
-    except FileNotFoundError:
-        return environment, []
-    except OSError as error:
-        return environment, [Mistake(file, None, "", f"can't be read ({error.strerror})")]
-    except UnicodeDecodeError:
-        return environment, [Mistake(file, None, "", "is not valid UTF-8")]
+    text, why = _read(file, required=False)
+    return {**environment, **variables(text)}, [Mistake(file, None, "", why)] if why else []
 
 
 def variables(text: str) -> dict[str, str]:
