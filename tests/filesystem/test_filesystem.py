@@ -187,11 +187,9 @@ def test_options_and_environment(gateway: Gateway, monkeypatch: pytest.MonkeyPat
         ({"username": "u", "password": "p"}, ("https://a", None, "u", "p")),
     ],
 )
-def test_a_token_goes_to_the_gateway_that_it_is_of(given: dict[str, str], expected: tuple[str | None, ...]) -> None:
-    names = ("url", "username", "password", "token", "client_id", "client_secret", "ca")
-    options: dict[str, Any] = {name: given.get(name) for name in names}
+def test_a_token_goes_to_the_gateway_that_it_is_of(given: dict[str, Any], expected: tuple[str | None, ...]) -> None:
     environment = {"PORTICO_URL": "https://a", "PORTICO_TOKEN": "secret"}
-    found = Options.of(environment, **options, timeout=1.0, connections=1)
+    found = Options(**{"url": "", **given}).completed(environment)
     assert (found.url, found.token, found.username, found.password) == expected
 
 

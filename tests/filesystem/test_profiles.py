@@ -32,9 +32,7 @@ def reader(gateway: Gateway) -> dict[str, str]:
 
 
 def options_of(environment: dict[str, str] | None = None, **given: Any) -> Options:
-    names = ("url", "username", "password", "token", "client_id", "client_secret", "ca")
-    options = {**dict.fromkeys(names), **given}
-    return Options.of(environment or {}, **options, timeout=1.0, connections=1)
+    return Options(**{"url": "", **given}).completed(environment or {})
 
 
 def keep(name: str, url: str, ca: str | None = None) -> None:

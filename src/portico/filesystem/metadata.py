@@ -57,20 +57,9 @@ class MetadataFileSystem(AbstractFileSystem):
         """
         if unknown := options.keys() - _OPTIONS:
             raise TypeError(f"portico:// has no option {min(unknown)!r}")
-        self._connection_options = Options.of(
-            os.environ,
-            profile=profile,
-            url=gateway,
-            username=username,
-            password=password,
-            key=key,
-            token=token,
-            client_id=client_id,
-            client_secret=client_secret,
-            ca=ca,
-            timeout=timeout,
-            connections=connections,
-        )
+        self._connection_options = Options(
+            gateway or "", username, password, token, client_id, client_secret, ca, timeout, connections, profile, key
+        ).completed(os.environ)
         options |= {"listings_expiry_time": listings_expiry_time, "max_paths": max_paths}
         super().__init__(**options)
         self._entries = DirCache(**options)
@@ -160,7 +149,7 @@ class MetadataFileSystem(AbstractFileSystem):
         self, path: str, maxdepth: int | None = None, topdown: bool = True, on_error: Any = "omit", **kwargs: Any
     ) -> Iterator[Any]:
         """With "omit", only folders that have disappeared are left out; other errors are raised."""
-        react = _unless_missing if on_error == "omit" else on_error
+        react = _raise_unless_missing if on_error == "omit" else on_error
         walked: Iterator[Any] = super().walk(path, maxdepth, topdown, on_error=react, **kwargs)
         return walked
 
@@ -204,7 +193,7 @@ def _details(entry: Entry) -> Details:
     }
 
 
-def _unless_missing(error: OSError) -> None:
+def _raise_unless_missing(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         raise error
 

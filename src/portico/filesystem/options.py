@@ -2,9 +2,9 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from hashlib import blake2b
-from typing import Self
+from typing import Any, Self
 
 from portico.client import ProfileUnusable
 from portico.client.auth import profiles
@@ -16,6 +16,7 @@ _KEY = secrets.token_bytes(32)
 @dataclass(frozen=True, slots=True)
 class Options:
     url: str
+    """Empty if it is not given."""
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
@@ -29,50 +30,37 @@ class Options:
     key: str | None = field(default=None, repr=False)
     """An API key."""
 
-    @classmethod
-    def of(
-        cls,
-        environment: Mapping[str, str],
-        *,
-        profile: str | None = None,
-        url: str | None,
-        username: str | None,
-        password: str | None,
-        key: str | None = None,
-        token: str | None,
-        client_id: str | None,
-        client_secret: str | None,
-        ca: str | None,
-        timeout: float,
-        connections: int,
-    ) -> Self:
-        """Arguments come first, then the given profile or else the environment, then the default profile.
+    @property
+    def has_credentials(self) -> bool:
+        return bool(self.key or self.token or self.username or self.password)
+
+    def completed(self, environment: Mapping[str, str]) -> Self:
+        """With what is missing from the given profile or else the environment, then from the default profile.
 
         User name and password of the environment are sent only to the gateway in the environment, and a profile's tokens
         only to that profile's gateway.
         """
-        if profile:
+        if self.profile:
             environment = {}
         known = environment.get("PORTICO_URL")
-        given = bool(key or token or username or password)
-        saved = None if url and given and not profile else _profile(profile, environment)
-        if profile and saved and url and not same_address(url, saved.url):
-            raise ValueError(f"Profile {profile} is for {saved.url}, not for {url}.")
-        if not (url := url or known or (saved.url if saved else None)):
+        with_profile = self.profile or not (self.url and self.has_credentials)
+        saved = _profile(self.profile, environment) if with_profile else None
+        if self.profile and saved and self.url and not same_address(self.url, saved.url):
+            raise ValueError(f"Profile {self.profile} is for {saved.url}, not for {self.url}.")
+        if not (url := self.url or known or (saved.url if saved else "")):
             raise ValueError(
                 "No gateway given; pass storage_options={'gateway': 'https://…'}, set PORTICO_URL, or sign in with "
                 "'portico login'."
             )
-        if not given and (known is None or same_address(known, url)):
-            key = environment.get("PORTICO_KEY")
-            token = environment.get("PORTICO_TOKEN")
-            username = environment.get("PORTICO_USERNAME")
-            password = environment.get("PORTICO_PASSWORD")
-        name = None
+        found = replace(self, url=url, profile=None)
+        if not self.has_credentials and (known is None or same_address(known, url)):
+            names = ("key", "token", "username", "password")
+            values: dict[str, Any] = {name: environment.get(f"PORTICO_{name.upper()}") for name in names}
+            found = replace(found, **values)
         if saved and same_address(saved.url, url):
-            url, ca = saved.url, ca or saved.ca
-            name = None if key or token or username or password else saved.name
-        return cls(url, username, password, token, client_id, client_secret, ca, timeout, connections, name, key)
+            name = None if found.has_credentials else saved.name
+            found = replace(found, url=saved.url, ca=found.ca or saved.ca, profile=name)
+        return found
 
     def digest(self) -> str:
         """Identifies the options within this process, without revealing them."""

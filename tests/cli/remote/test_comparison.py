@@ -4,6 +4,7 @@ import os
 import shutil
 import tarfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -255,8 +256,8 @@ def pair(number: int) -> Pair:
 
 
 def test_programs_share_a_record(record: TransferRecord) -> None:
-    with TransferRecord("https://files.example.com", "alice") as other:
-        with record:
+    with closing(TransferRecord("https://files.example.com", "alice")) as other:
+        with closing(record):
             for number in range(1200):
                 record.add(f"/{number}", "local", pair(number))
         for number in range(1200):
@@ -264,7 +265,7 @@ def test_programs_share_a_record(record: TransferRecord) -> None:
             assert found is not None
             assert found[:4] == pair(number)[:4]
         other.add("/other", "local", pair(7))
-    with TransferRecord("https://files.example.com", "alice") as third:
+    with closing(TransferRecord("https://files.example.com", "alice")) as third:
         assert third.find("/other", "local")
         assert third.find("/other", "elsewhere") is None
 
@@ -273,20 +274,20 @@ def test_a_killed_program_loses_little(record: TransferRecord) -> None:
     """What was noted goes to the file while the program runs, not in its end."""
     for number in range(1100):
         record.add(f"/{number}", "local", pair(number))
-    with TransferRecord("https://files.example.com", "alice") as after:
+    with closing(TransferRecord("https://files.example.com", "alice")) as after:
         assert after.find("/999", "local")
 
 
 def test_the_record_is_bounded(record: TransferRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer_record, "_MAX_PAIRS", 100)
     today = record._today
-    with record:
+    with closing(record):
         for age, name in ((500, "ancient"), (10, "old"), (0, "new")):
             record._today = today - age
             for number in range(100 if name == "new" else 10):
                 record.add(f"/{name}/{number}", "local", pair(number))
         record._today = today
-    with TransferRecord("https://files.example.com", "alice") as after:
+    with closing(TransferRecord("https://files.example.com", "alice")) as after:
         assert after._database is not None
         assert after._database.execute("SELECT count(*) FROM pairs").fetchone() == (100,)
         assert after.find("/ancient/1", "local") is None

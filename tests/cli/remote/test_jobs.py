@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from portico.cli.remote.jobs import JobLine
+from portico.cli.remote.jobs import job_line
 from portico.client.jobs import Job
 
 from ...gateways import FILES, Gateway
@@ -58,19 +58,21 @@ def test_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     client: Any = Jobs()
-    with JobLine(client) as line:
-        assert line.progress
-        line.progress(JOB)
+    with job_line(client) as progress:
+        assert progress
+        progress(JOB)
         assert terminal.getvalue().endswith("Copying /large: 1200 of 4800 files, 2.5 MB")
-        line.progress(replace(JOB, state="done"))
+        progress(replace(JOB, state="done"))
     assert terminal.getvalue().endswith("\r\x1b[K")
-    with suppress(KeyboardInterrupt), JobLine(client) as line:
-        assert line.progress
-        line.progress(JOB)
+    with suppress(KeyboardInterrupt), job_line(client) as progress:
+        assert progress
+        progress(JOB)
         raise KeyboardInterrupt
     assert client.cancelled == [JOB.id]
 
 
 def test_without_a_terminal_the_change_is_a_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert JobLine(Any).progress is None  # type: ignore[arg-type]
+    client: Any = Jobs()
+    with job_line(client) as progress:
+        assert progress is None

@@ -101,9 +101,6 @@ def forget(options: SimpleNamespace) -> None:
     print(f"Forgot the shared settings of the database {name}. The next node to start sets them again.")
 
 
-_YES_OPTION = flag("--yes", help="Don't ask for confirmation.")
-
-
 COMMANDS = {
     "cluster": Group(
         "Show or forget the settings all nodes on a database share.",
@@ -121,7 +118,7 @@ COMMANDS = {
                 "Use this if the secret key is lost, or to change a setting that must be the same "
                 "on all nodes. Credentials encrypted with another key remain unreadable: add their "
                 "connections again.",
-                (_YES_OPTION, FORCE),
+                (flag("--yes", help="Don't ask for confirmation."), FORCE),
             ),
         },
     )

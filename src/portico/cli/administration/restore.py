@@ -227,22 +227,20 @@ async def note_key(target: str, fingerprint: str) -> None:
         await Cluster(database).agree({KEY: fingerprint})
 
 
-_OPTIONS = (
-    argument("file", "FILE", help="The backup."),
-    flag("--replace", help="Replace existing users and connections; asks for confirmation."),
-    flag("--yes", help="Don't ask for confirmation."),
-    flag("--lost-key", help="Restore even if the backup's secret key is lost."),
-    flag("--passphrase-stdin", help="Read the passphrase from standard input."),
-)
-
-
 COMMANDS = {
     "restore": Command(
         restore,
         "Restore a backup into an empty database or, with --replace, into one with data. Stop all "
         "nodes first.\n\nThe whole file is verified first. Then everything is restored in one "
         "transaction, or nothing. Backups of older versions are migrated.",
-        (*_OPTIONS, FORCE),
+        (
+            argument("file", "FILE", help="The backup."),
+            flag("--replace", help="Replace existing users and connections; asks for confirmation."),
+            flag("--yes", help="Don't ask for confirmation."),
+            flag("--lost-key", help="Restore even if the backup's secret key is lost."),
+            flag("--passphrase-stdin", help="Read the passphrase from standard input."),
+            FORCE,
+        ),
         "Examples:\n"
         "  portico --home /srv/portico restore /backup/portico.backup\n"
         "  portico restore /backup/portico.backup --replace --yes",

@@ -63,6 +63,11 @@ def _bytes_in(number: int) -> int:
     return int(count)
 
 
+def draws() -> bool:
+    """Whether standard error can show a line that changes."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def draw(text: str) -> None:
     """Replace the last line on the terminal, such as a progress bar."""
     with suppress(OSError, ValueError):  # the terminal is gone

@@ -8,7 +8,7 @@ from portico.cli.console.exits import DONE, Missing, UsageMistake
 from portico.cli.console.output import print_json, tell
 from portico.cli.remote.command import common_code, sentence
 from portico.cli.remote.connect import connect
-from portico.cli.remote.jobs import JobLine
+from portico.cli.remote.jobs import job_line
 from portico.cli.remote.values import check_unique_names, expand_patterns, find, is_folder, name_of, report_missing
 from portico.client.client import Client
 from portico.client.errors import COMMON, AlreadyExists, ClientError, FolderNotEmpty, NotPossible
@@ -43,9 +43,9 @@ def rm(options: SimpleNamespace) -> int:
                 return
             try:
                 is_named_folder = options.recursive or path.endswith("/")
-                with report_missing(path, folder=is_named_folder), JobLine(client) as line:
+                with report_missing(path, folder=is_named_folder), job_line(client) as progress:
                     trash_id = client.delete(
-                        path, recursive=options.recursive, permanent=options.permanent, progress=line.progress
+                        path, recursive=options.recursive, permanent=options.permanent, progress=progress
                     )
             except FolderNotEmpty:
                 raise NotPossible(
@@ -73,9 +73,9 @@ def _transfer(options: SimpleNamespace, act: Callable[..., object]) -> int:
             if place == clean(path):
                 raise NotPossible(f"'{place}' is both the source and the target; choose another target.")
             try:
-                with JobLine(client) as line:
+                with job_line(client) as progress:
                     on_conflict = "fail" if options.no_clobber else None
-                    act(client, path, place, on_conflict=on_conflict, progress=line.progress)
+                    act(client, path, place, on_conflict=on_conflict, progress=progress)
             except AlreadyExists:
                 if not options.no_clobber:
                     raise

@@ -1,6 +1,7 @@
 """Connects a command to its gateway, with a profile or the environment."""
 
 import os
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,12 +55,12 @@ class Gateway(Client):
 
         self._session.retrying = say
 
-    def record(self) -> TransferRecord:
+    def record(self) -> closing[TransferRecord]:
         """The record of transfers with this gateway."""
         if self.user is None:
             facts: object = self.whoami()
             self.user = str(facts.get("username")) if isinstance(facts, dict) else ""
-        return TransferRecord(self.url, self.user)
+        return closing(TransferRecord(self.url, self.user))
 
     def _run(self, operation: Operation[T]) -> T:
         try:

@@ -1,13 +1,11 @@
 """Long changes on the gateway: listing and cancelling them."""
 
-import os
-import sys
-from contextlib import suppress
-from types import SimpleNamespace, TracebackType
-from typing import Self
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
 from portico.cli.console.output import show_list
-from portico.cli.console.terminal import draw
+from portico.cli.console.terminal import draw, draws
 from portico.cli.remote import values
 from portico.cli.remote.connect import connect
 from portico.client.client import Client
@@ -16,37 +14,29 @@ from portico.client.jobs import Job, JobProgress
 from portico.model.visible_text import visible
 
 
-class JobLine:
-    """One line on standard error, erased at the end. An interrupted command cancels its job.
+@contextmanager
+def job_line(client: Client) -> Iterator[JobProgress | None]:
+    """Shows a job in one line on standard error, erased at the end. An interrupted command cancels its job.
 
     Without a terminal nothing is shown, and the change ends with the command's connection.
     """
+    job: Job | None = None
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._job: Job | None = None
-        self._shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-    @property
-    def progress(self) -> JobProgress | None:
-        return self._show if self._shown else None
-
-    def _show(self, job: Job) -> None:
-        self._job = job
+    def show(now: Job) -> None:
+        nonlocal job
+        job = now
         draw(line_of(job) if job.is_running else "")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._job is None:
-            return
-        draw("")
-        if isinstance(error, KeyboardInterrupt) and self._job.is_running:
+    try:
+        yield show if draws() else None
+    except KeyboardInterrupt:
+        if job and job.is_running:
             with suppress(ClientError):
-                self._client.cancel_job(self._job.id)
+                client.cancel_job(job.id)
+        raise
+    finally:
+        if job:
+            draw("")
 
 
 _DOING = {"copy": "Copying", "move": "Moving", "delete": "Deleting", "restore": "Restoring", "remove": "Removing"}

@@ -1,6 +1,5 @@
 """Counts and failures of a transfer command, collected by many threads and printed at the end."""
 
-import os
 import shutil
 import sys
 import threading
@@ -11,7 +10,7 @@ from types import SimpleNamespace, TracebackType
 from typing import TypeVar
 
 from portico.cli.console.exits import DONE, Missing, UsageMistake
-from portico.cli.console.terminal import draw, notice, speaks_unicode
+from portico.cli.console.terminal import draw, draws, notice, speaks_unicode
 from portico.cli.remote import values
 from portico.cli.remote.command import common_code, sentence
 from portico.client.errors import ClientError
@@ -171,7 +170,7 @@ class ProgressBar:
         self._report = report
         self._end = threading.Event()
         self._points: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
-        self._thread = threading.Thread(target=self._draw, daemon=True) if _is_shown(report) else None
+        self._thread = threading.Thread(target=self._draw, daemon=True) if draws() and not report.quiet else None
 
     def __enter__(self) -> None:
         if self._thread:
@@ -214,10 +213,6 @@ class ProgressBar:
             self._points.popleft()
         since, before = self._points[0]
         return max(0, count - before) / (now - since) if now > since else 0.0
-
-
-def _is_shown(report: Report) -> bool:
-    return sys.stderr.isatty() and not report.quiet and os.environ.get("TERM") != "dumb"
 
 
 def _blocks(share: float) -> str:

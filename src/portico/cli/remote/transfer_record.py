@@ -12,8 +12,9 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
+
+from portico.client.auth.profiles import user_folder
 
 if TYPE_CHECKING:
     import sqlite3
@@ -46,17 +47,11 @@ class Pair(NamedTuple):
 
 
 def folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path | None:
-    """The folder for records, and for those of unfinished uploads, in the platform's place for user state; None for a user without a home."""
+    """The folder for records, and for those of unfinished uploads; None for a user without a home."""
     try:
-        if platform == "win32" and (local := environment.get("LOCALAPPDATA")):
-            return Path(local, "portico", "transfers")
-        if platform == "darwin":
-            return Path.home() / "Library" / "Application Support" / "portico" / "transfers"
-        state = environment.get("XDG_STATE_HOME", "")
-        base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
+        return user_folder("LOCALAPPDATA", "XDG_STATE_HOME", ".local/state", environment, platform) / "transfers"
     except RuntimeError:
         return None
-    return base / "portico" / "transfers"
 
 
 def fingerprint(status: os.stat_result) -> bytes:
@@ -170,26 +165,15 @@ class TransferRecord:
                     database.execute(f"DELETE FROM pairs WHERE id IN ({oldest})", (count - _MAX_PAIRS,))  # noqa: S608
         except Exception as error:
             self._failed(error)
-        if self._file:
-            _remove_unused(self._file.parent)
+        with suppress(OSError):  # those of gateways that have not been used for long
+            for file in self._file.parent.glob("*.db") if self._file else ():
+                if file.stat().st_mtime < time.time() - _DAYS * 86400:
+                    file.unlink()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         with self._lock:
             self._flush()
             self._prune()
             if self._database is not None:
                 self._database.close()
                 self._database = None
-
-
-def _remove_unused(place: Path) -> None:
-    """Remove the records of gateways that have not been used for long."""
-    with suppress(OSError):
-        for file in place.glob("*.db"):
-            if file.stat().st_mtime < time.time() - _DAYS * 86400:
-                file.unlink()

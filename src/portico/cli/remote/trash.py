@@ -9,7 +9,7 @@ from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import print_json, tell
 from portico.cli.console.terminal import standard_output
 from portico.cli.remote.connect import connect
-from portico.cli.remote.jobs import JobLine
+from portico.cli.remote.jobs import job_line
 from portico.client.client import Client
 from portico.client.errors import NotFound
 from portico.client.files import OnConflict
@@ -35,16 +35,16 @@ def restore_items(options: SimpleNamespace) -> None:
     on_conflict: OnConflict = "rename" if options.rename else "replace" if options.replace else "fail"
     with connect(options) as client:
         for trash_id in _ids(client, options.paths):
-            with JobLine(client) as line:
-                path = client.restore(trash_id, on_conflict=on_conflict, progress=line.progress)
+            with job_line(client) as progress:
+                path = client.restore(trash_id, on_conflict=on_conflict, progress=progress)
             tell(path, {"id": trash_id, "path": path}, as_json=options.as_json)
 
 
 def remove_items(options: SimpleNamespace) -> None:
     with connect(options) as client:
         for trash_id in _ids(client, options.paths):
-            with JobLine(client) as line:
-                client.remove_trashed(trash_id, progress=line.progress)
+            with job_line(client) as progress:
+                client.remove_trashed(trash_id, progress=progress)
 
 
 def empty_trash(options: SimpleNamespace) -> None:
@@ -54,8 +54,8 @@ def empty_trash(options: SimpleNamespace) -> None:
         print("Permanently remove everything in the trash? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return
-    with connect(options) as client, JobLine(client) as line:
-        client.empty_trash(progress=line.progress)
+    with connect(options) as client, job_line(client) as progress:
+        client.empty_trash(progress=progress)
 
 
 def _ids(client: Client, items: list[str]) -> Iterator[str]:

@@ -30,15 +30,19 @@ class Profile:
 
 
 def folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """The folder for profiles, in the platform's place for user configuration."""
-    if platform == "win32" and (roaming := environment.get("APPDATA")):
-        return Path(roaming, "portico", "profiles")
+    """The folder for profiles."""
+    return user_folder("APPDATA", "XDG_CONFIG_HOME", ".config", environment, platform) / "profiles"
+
+
+def user_folder(windows: str, xdg: str, usual: str, environment: Mapping[str, str], platform: str) -> Path:
+    """Portico's folder in the platform's place, which a variable may name; `RuntimeError` for a user without a home."""
+    if platform == "win32" and (named := environment.get(windows)):
+        return Path(named, "portico")
     if platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "portico" / "profiles"
+        return Path.home() / "Library" / "Application Support" / "portico"
     # The XDG specification says to ignore relative paths.
-    config = environment.get("XDG_CONFIG_HOME", "")
-    base = Path(config) if config.startswith("/") else Path.home() / ".config"
-    return base / "portico" / "profiles"
+    named = environment.get(xdg, "")
+    return (Path(named) if named.startswith("/") else Path.home() / usual) / "portico"
 
 
 def normalize(url: str) -> str:
