@@ -12,7 +12,7 @@ from portico.model.paths import Path
 from portico.providers.contract.uploads import WriteOptions
 from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.multipart.parts import UploadPart
-from portico.providers.objects.part_store import PartLimits, PartStore, SentPart, UploadState
+from portico.providers.objects.part_store import UPLOADS_PREFIX, PartLimits, PartStore, SentPart, UploadState
 from portico.providers.objects.resumable import ResumableObjectUpload
 from portico.providers.objects.service import KeyPage, ObjectService, Version, key_of
 
@@ -125,17 +125,13 @@ class FakeParts(PartStore):
 
     async def put(self, whole: UploadPart) -> Entry:
         self._bucket.before("put")
+        if self._state.goal.startswith(UPLOADS_PREFIX) and not self._state.renamed:
+            assert whole.size
+            assert self._state.goal not in self._bucket.objects
         entry = self._make(b"".join(whole.chunks))
+        self._bucket.written += whole.size
         self._bucket.after()
         return entry
-
-    async def put_hidden(self, key: str, part: UploadPart) -> None:
-        self._bucket.before("put_hidden")
-        assert key not in self._bucket.objects
-        assert part.size
-        self._bucket.objects[key] = Object(b"".join(part.chunks), "")
-        self._bucket.written += part.size
-        self._bucket.after()
 
     async def own(self, key: str, size: int) -> Entry | None:
         found = self._bucket.objects.get(key)
@@ -155,6 +151,8 @@ class FakeParts(PartStore):
         assert self._state.intents
         for session in [name for name in self._bucket.sessions if name != self._state.session]:
             del self._bucket.sessions[session]
+
+    put_parts = None  # type: ignore[assignment]
 
     def _session(self) -> dict[int, bytes]:
         parts = self._bucket.sessions.get(self._state.session)

@@ -246,7 +246,7 @@ async def test_parts_that_cannot_be_listed_stay_in_the_state(monkeypatch: pytest
         raise ProviderUnavailable("Not now.", retry_after=1)
 
     with monkeypatch.context() as refused:
-        refused.setattr(FakeParts, "put_hidden", refuse)
+        refused.setattr(FakeStore, "put", refuse)
         await row.send(CONTENT[: 4 * PART])
     state = UploadState.decode(row.state)
     assert (len(state.parts), state.lists) == (4, [])

@@ -13,8 +13,8 @@ from portico.providers.contract.uploads import ResumableUpload, WriteOptions
 from portico.providers.multipart.parts import MIB, MIN_PART_BYTES
 from portico.providers.objects.part_store import UploadState
 from portico.providers.s3.provider import S3Provider
-from portico.providers.s3.resumable import S3Parts
 from portico.providers.s3.service import Service
+from portico.providers.s3.uploads import S3Upload
 
 from ...servers.proxy import Call, FaultProxy, Lost, Reply
 from .actions import aborting, at, beginning, completing, content, copying, error, part, pieces, put, said
@@ -85,7 +85,7 @@ async def test_equal_parts_for_a_service_that_demands_them(
     state = UploadState("id", "file", "", True, False, None, None)
     await provider._service.open()
     monkeypatch.setattr(provider._service, "endpoint_url", endpoint)
-    assert S3Parts(provider._service, state).limits.equal
+    assert S3Upload(provider._service, state).limits.equal
     row = await begun(provider, size=len(CONTENT))
     for start in range(0, len(CONTENT), 6 * MIB):
         await row.send(CONTENT[start : start + 6 * MIB])
@@ -178,15 +178,15 @@ async def test_a_late_part_of_a_former_writer_changes_nothing(
     await row.send(CONTENT[: 6 * MIB])
     former = Row(await opened().resume_upload(row.state))
     sending, go = asyncio.Event(), asyncio.Event()
-    send = S3Parts.send
+    send = S3Upload.send
 
-    async def slow(parts: S3Parts, part: Any) -> str:
+    async def slow(parts: S3Upload, part: Any) -> str:
         sending.set()
         await go.wait()
         return await send(parts, part)
 
     with monkeypatch.context() as patched:
-        patched.setattr(S3Parts, "send", slow)
+        patched.setattr(S3Upload, "send", slow)
         late = asyncio.ensure_future(former.send(bytes(len(CONTENT) - 6 * MIB)))
         await sending.wait()
     row.upload = await provider.resume_upload(former.state)

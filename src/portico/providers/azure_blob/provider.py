@@ -2,9 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from contextlib import suppress
-from secrets import token_hex
 
 from portico.model.entries import Download, Entry
 from portico.model.errors import Changed, FolderNotEmpty, already_exists, cannot_replace_folder, changed
@@ -19,7 +17,6 @@ from portico.providers.azure_blob.versions import BlobVersions
 from portico.providers.azure_common.credentials import credential_and_url, invalid_option
 from portico.providers.azure_common.errors import ServiceError, translated
 from portico.providers.contract.provider import TIMEOUT_SECONDS
-from portico.providers.contract.uploads import WriteOptions
 from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.multipart.parts import max_file_bytes
 from portico.providers.objects.part_store import UploadState
@@ -84,12 +81,6 @@ class AzureBlobProvider(VersionedStore):
         return await open_blob(self._service, key, start, stop, etag)
 
     # Writing
-
-    async def store(self, key: str, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions) -> Entry:
-        state = UploadState(token_hex(16), key, content_type, options.replace, False, options.at_most, options.modified)
-        upload = BlobUpload(self._service, state, options.if_match)
-        upload.kept = options.kept
-        return await upload.store(self.memory, chunks)
 
     def part_store(self, state: UploadState) -> BlobUpload:
         return BlobUpload(self._service, state)

@@ -5,7 +5,6 @@ upload to that key is committed. No request removes them earlier.
 """
 
 from base64 import b64encode
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from secrets import token_hex
 
@@ -20,8 +19,7 @@ from portico.providers.azure_blob.service import Container
 from portico.providers.azure_common.errors import ServiceError, translated
 from portico.providers.azure_common.service import Body, Response
 from portico.providers.contract.uploads import over_kept
-from portico.providers.multipart.memory import MemoryBudget
-from portico.providers.multipart.parts import LOOKUP_FRACTION, MIB, UploadPart, part_sizes, split
+from portico.providers.multipart.parts import LOOKUP_FRACTION, MIB, Parts, UploadPart
 from portico.providers.objects.part_store import UPLOADS_PREFIX, PartLimits, PartStore, SentPart, UploadState
 from portico.providers.objects.service import MTIME, as_rfc3339, name_of
 from portico.providers.wire.responses import malformed_response
@@ -39,10 +37,9 @@ class BlobUpload(PartStore):
     begins = False
     limits = PartLimits(max_number=MAX_BLOCKS, smallest=_SMALLEST_BLOCK)
 
-    def __init__(self, container: Container, state: UploadState, if_match: str | None = None) -> None:
+    def __init__(self, container: Container, state: UploadState) -> None:
         self._container = container
         self._state = state
-        self._if_match = if_match
         self._url = container.blob_url(state.goal)
         self._name = name_of(state.key)
         self._writer = token_hex(_WORD // 4)
@@ -50,25 +47,20 @@ class BlobUpload(PartStore):
         self._begun: str | None = None
         """When the first block of an upload that is not resumable was stored, by the service's clock."""
 
-    async def store(self, memory: MemoryBudget, chunks: AsyncIterator[bytes]) -> Entry:
-        """Store a whole blob, as `ObjectService.store`."""
-        at_most = self._state.size
-        async with split(memory, chunks, part_sizes(at_most, MAX_BLOCKS), at_most) as parts:
-            if parts.first.last:
-                return await self.put(parts.first)
-            # The service would keep the blocks of a refused upload at this visible name for a week.
-            if not self._state.replaces_goal:
-                with translated(self._name):
-                    if await self._container.head(self._state.goal) is not None:
-                        raise already_exists(self._name)
+    async def put_parts(self, parts: Parts) -> Entry:
+        # The service would keep the blocks of a refused upload at this visible name for a week.
+        if not self._state.replaces_goal:
+            with translated(self._name):
+                if await self._container.head(self._state.goal) is not None:
+                    raise already_exists(self._name)
 
-            async def send(part: UploadPart) -> SentPart:
-                response = await self._put_block(part)
-                self._begun = self._begun or response.headers.get("Date")
-                return SentPart(part.number, part.size, self._writer)
+        async def send(part: UploadPart) -> SentPart:
+            response = await self._put_block(part)
+            self._begun = self._begun or response.headers.get("Date")
+            return SentPart(part.number, part.size, self._writer)
 
-            sent = await parts.send(send)
-            return await self._commit(sent, sum(part.size for part in sent))
+        sent = await parts.send(send)
+        return await self._commit(sent, sum(part.size for part in sent))
 
     async def begin(self) -> str:
         return ""
@@ -112,7 +104,7 @@ class BlobUpload(PartStore):
         async def make(replace: bool, if_match: str | None) -> Entry:
             return await self._make(query, common | _condition(replace, if_match), body, size)
 
-        return await over_kept(self.kept, self._name, state.replaces_goal, self._if_match, make)
+        return await over_kept(self.kept, self._name, state.replaces_goal, self.if_match, make)
 
     async def _make(self, query: dict[str, str] | None, headers: dict[str, str], body: Body, size: int) -> Entry:
         """Make the blob visible. If the response was lost, its mark shows whether it is there."""
@@ -158,17 +150,10 @@ class BlobUpload(PartStore):
             raise not_found(self._name, cause="the service has dropped blocks of the upload") from error
         if found is None or not _is_newer(found.get("Last-Modified", ""), self._begun):
             raise error
-        if self._if_match is not None:
+        if self.if_match is not None:
             raise changed(self._name) from error
         written = timestamps.from_datetime(moment(found["Last-Modified"]))
         return Entry(state.goal, False, size, written, state.content_type)  # its etag is not known
-
-    async def put_hidden(self, key: str, part: UploadPart) -> None:
-        headers = _described(UNKNOWN_TYPE) | {"x-ms-blob-type": "BlockBlob", "Content-MD5": await part.md5()}
-        with translated(self._name):
-            await self._container.send(
-                "PUT", self._container.blob_url(key), None, headers, Body(part.chunks, part.size)
-            )
 
     async def own(self, key: str, size: int) -> Entry | None:
         with translated(self._name):

@@ -1,23 +1,19 @@
 """The provider for a bucket of Google Cloud Storage."""
 
 import re
-from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 from portico.model.entries import Download, Entry
 from portico.model.errors import InvalidPath, InvalidRequest, changed
 from portico.providers.contract.provider import TIMEOUT_SECONDS
-from portico.providers.contract.uploads import WriteOptions
 from portico.providers.gcs.credentials import AccessTokens, Anonymous
 from portico.providers.gcs.downloads import open_object
 from portico.providers.gcs.errors import ServiceError, translated
 from portico.providers.gcs.listing import list_objects
-from portico.providers.gcs.resumable import GcsUpload
 from portico.providers.gcs.service import Request, Service
-from portico.providers.gcs.uploads import PART_BYTES, ObjectUpload, insert, upload_parts
+from portico.providers.gcs.uploads import GcsUpload
 from portico.providers.gcs.versions import GcsVersions, copy_object
 from portico.providers.multipart.memory import MemoryBudget
-from portico.providers.multipart.parts import split
 from portico.providers.objects.part_store import UploadState
 from portico.providers.objects.service import KeyPage, Version, name_of
 from portico.providers.objects.versions import VersionedStore
@@ -68,20 +64,9 @@ class GcsProvider(VersionedStore):
 
     # Writing
 
-    async def store(self, key: str, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions) -> Entry:
-        _check_allowed(key)
-        upload = ObjectUpload(
-            key, content_type, replace=options.replace, if_match=options.if_match, modified=options.modified
-        )
-        async with split(self.memory, chunks, lambda _: PART_BYTES, options.at_most) as parts:
-            if parts.first.last:
-                stored = await insert(self._service, upload, parts.first, options.kept)
-            else:
-                stored = await upload_parts(self._service, upload, parts, options.kept)
-        return stored.entry()
-
     def part_store(self, state: UploadState) -> GcsUpload:
-        _check_allowed(state.key)
+        if state.key.startswith(_FORBIDDEN_PREFIX):
+            raise InvalidPath("The storage reserves the folder '.well-known/acme-challenge'. Choose another one.")
         return GcsUpload(self._service, state)
 
     async def duplicate(self, source: Version, target: str, *, replace: bool, if_match: str | None = None) -> None:
@@ -102,11 +87,6 @@ class GcsProvider(VersionedStore):
                     raise changed(name_of(version.key)) from None
                 if error.status != 404 or error.missing_bucket:
                     raise
-
-
-def _check_allowed(key: str) -> None:
-    if key.startswith(_FORBIDDEN_PREFIX):
-        raise InvalidPath("The storage reserves the folder '.well-known/acme-challenge'. Choose another one.")
 
 
 def _check_options(bucket: str, key_file: str | None, endpoint: str | None, anonymous: str) -> None:

@@ -1,30 +1,35 @@
-"""Uploads: one request for what fits into a part, otherwise a resumable session."""
+"""Uploads, resumable or not: one request for what fits into a part, otherwise a session of the service.
+
+A session takes parts in order and lives for a week. Bytes that the service has already are sent again if a process died
+before it saved them: the service ignores them. The checksum of everything is part of the state, and the service verifies
+it at the end.
+"""
 
 import asyncio
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from dataclasses import replace
 from secrets import token_hex
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 import structlog
 
-from portico.model.entries import UNKNOWN_TYPE
-from portico.model.errors import PorticoError, ProviderUnavailable, already_exists, changed
-from portico.providers.contract.uploads import KeptFile, over_kept
+from portico.model.entries import UNKNOWN_TYPE, Entry
+from portico.model.errors import PorticoError, ProviderUnavailable, already_exists, changed, not_found
+from portico.providers.contract.uploads import over_kept
 from portico.providers.gcs.checksums import Checksum
 from portico.providers.gcs.errors import FAILURES, ServiceError, translated
 from portico.providers.gcs.responses import GSUTIL_MTIME, OBJECT_FIELDS, ObjectResource, read_object
 from portico.providers.gcs.service import Backoff, Request, Response, Service
-from portico.providers.multipart.parts import LOOKUP_FRACTION, MARK, MIB, Parts, UploadPart
+from portico.providers.multipart.parts import LOOKUP_FRACTION, MARK, Parts, UploadPart
+from portico.providers.objects.part_store import PartLimits, PartStore, SentPart, UploadState
 from portico.providers.objects.service import MTIME, as_rfc3339, name_of
 from portico.providers.wire.responses import malformed_response
 
-PART_BYTES = 8 * MIB
-"""Of a resumable upload; the service requires a multiple of 256 KiB."""
+_QUANTUM = 256 * 1024
 _CANCEL_SECONDS = 10
 _LOST = (404, 410)
 """What the service answers about a session that it does not know."""
@@ -32,166 +37,207 @@ _LOST = (404, 410)
 log = structlog.get_logger()
 
 
-class ObjectUpload:
-    """What both kinds of upload need to know."""
-
-    def __init__(
-        self,
-        key: str,
-        content_type: str,
-        *,
-        replace: bool,
-        if_match: str | None = None,
-        modified: datetime | None = None,
-        mark: str | None = None,
-    ) -> None:
-        """`if_match`: the generation of the only version that is replaced."""
-        self.key = key
-        self.content_type = content_type if _is_plain(content_type) else UNKNOWN_TYPE
-        self.modified = modified
-        self.mark = mark or token_hex(8)
-        self.replace = replace
-        self.if_match = if_match
-        self.replaces(replace, if_match)
-
-    def replaces(self, replace: bool, if_match: str | None) -> None:
-        self.generation = None if replace else 0
-        """Of the object that may be replaced; 0 if it must not exist, None for any."""
-        if if_match is not None:
-            if not re.fullmatch("[1-9][0-9]{0,18}", if_match):
-                raise changed(name_of(self.key))
-            self.generation = int(if_match)
-
-    def refusal(self) -> PorticoError:
-        """What it means that the condition is not met."""
-        return changed(name_of(self.key)) if self.generation else already_exists(name_of(self.key))
-
-    def params(self, kind: str, generation: int | None) -> dict[str, str | None]:
-        """`generation`: of the object that may be replaced; 0 if it must not exist, None for any."""
-        return {
-            "uploadType": kind,
-            "fields": OBJECT_FIELDS,
-            "ifGenerationMatch": None if generation is None else str(generation),
-        }
-
-    def metadata(self, checksum: Checksum | None = None) -> bytes:
-        custom = {MARK: self.mark}
-        if self.modified is not None:
-            seconds = math.floor(self.modified.timestamp())
-            custom |= {MTIME: as_rfc3339(self.modified), GSUTIL_MTIME: str(seconds)}
-        known = {"name": self.key, "contentType": self.content_type, "metadata": custom}
-        return msgspec.json.encode(known | (checksum.metadata if checksum else {}))
-
-
-async def insert(
-    service: Service, upload: ObjectUpload, part: UploadPart, kept: KeptFile | None = None
-) -> ObjectResource:
-    """Store an object by one request.
-
-    If the response is lost, a look-up shows whether the object is ours. If it is not, the next attempt replaces
-    only the version that was found, so that a delayed first attempt cannot undo another upload.
-    """
-
-    async def over(replace: bool, if_match: str | None) -> ObjectResource:
-        upload.replaces(replace, if_match)
-        with storing(upload):
-            return await _insert(service, upload, part)
-
-    return await over_kept(kept, name_of(upload.key), upload.replace, upload.if_match, over)
-
-
-async def _insert(service: Service, upload: ObjectUpload, part: UploadPart) -> ObjectResource:
-    checksum = Checksum()
-    checksum.add(part.chunks)
-    generation = upload.generation
-    backoff = Backoff()
-    in_doubt = False
-    while True:
-        try:
-            response = await service.once(_single_request(service, upload, part, checksum, generation))
-            return read_object(response.body)
-        except FAILURES as error:
-            superseded = in_doubt and isinstance(error, ServiceError) and error.status == 412
-            if isinstance(error, ServiceError) and not (error.temporary or superseded):
-                raise
-            lost = error
-        in_doubt = True
-        found = await service.find(upload.key, service.timeout / LOOKUP_FRACTION)
-        if found and found.mark == upload.mark:
-            return found
-        current = found.generation if found else 0
-        if upload.generation not in (None, current):
-            raise upload.refusal()
-        generation = current
-        await backoff.after(lost, again=superseded or None)
-
-
-def _single_request(
-    service: Service, upload: ObjectUpload, part: UploadPart, checksum: Checksum, generation: int | None
-) -> Request:
-    """Metadata and content in one request."""
-    boundary = token_hex(16)
-    head = (
-        f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n".encode()
-        + upload.metadata(checksum)
-        + f"\r\n--{boundary}\r\nContent-Type: {upload.content_type}\r\n\r\n".encode()
-    )
-    return Request(
-        "POST",
-        service.uploads_url,
-        upload.params("multipart", generation),
-        {"Content-Type": f"multipart/related; boundary={boundary}"},
-        [head, *part.chunks, f"\r\n--{boundary}--\r\n".encode()],
-    )
-
-
 class SessionLost(ProviderUnavailable):
     """The service no longer knows a session: it expired, was cancelled or has failed."""
 
 
+class GcsUpload(PartStore):
+    limits = PartLimits(smallest=_QUANTUM, multiple=_QUANTUM, takes_last=False, in_order=True)
+
+    def __init__(self, service: Service, state: UploadState) -> None:
+        self._service = service
+        self._state = state
+        self._name = name_of(state.key)
+        plain = state.content_type.isascii() and state.content_type.isprintable()
+        self._content_type = state.content_type if plain else UNKNOWN_TYPE
+        self._session: ResumableSession | None = None
+
+    @property
+    def _generation(self) -> int | None:
+        """Of the object that may be replaced; 0 if it must not exist, None for any."""
+        return self._replaced(self._state.replaces_goal, self.if_match)
+
+    def _replaced(self, replaces: bool, if_match: str | None) -> int | None:
+        if if_match is None:
+            return None if replaces else 0
+        if not re.fullmatch("[1-9][0-9]{0,18}", if_match):
+            raise changed(self._name)
+        return int(if_match)
+
+    def _refusal(self, generation: int | None) -> PorticoError:
+        """What it means that the condition is not met."""
+        return changed(self._name) if generation else already_exists(self._name)
+
+    @contextmanager
+    def _storing(self, generation: int | None) -> Iterator[None]:
+        """As `translated`, where 412 means that the object may not be replaced, 404 that the bucket does not exist."""
+        with translated(self._name):
+            try:
+                yield
+            except ServiceError as error:
+                if error.status == 412:
+                    raise self._refusal(generation) from None
+                error.missing_bucket = error.status == 404
+                raise
+
+    def _request(
+        self, kind: str, generation: int | None, headers: dict[str, str], body: Sequence[bytes | memoryview]
+    ) -> Request:
+        condition = None if generation is None else str(generation)
+        params = {"uploadType": kind, "fields": OBJECT_FIELDS, "ifGenerationMatch": condition}
+        return Request("POST", self._service.uploads_url, params, headers, body)
+
+    def _metadata(self, checksum: Checksum | None = None) -> bytes:
+        state = self._state
+        custom = {MARK: state.id}
+        if state.modified is not None:
+            seconds = math.floor(state.modified.timestamp())
+            custom |= {MTIME: as_rfc3339(state.modified), GSUTIL_MTIME: str(seconds)}
+        known = {"name": state.goal, "contentType": self._content_type, "metadata": custom}
+        return msgspec.json.encode(known | (checksum.metadata if checksum else {}))
+
+    async def put(self, whole: UploadPart) -> Entry:
+        async def over(replaces: bool, if_match: str | None) -> Entry:
+            generation = self._replaced(replaces, if_match)
+            with self._storing(generation):
+                return (await self._put(whole, generation)).entry()
+
+        return await over_kept(self.kept, self._name, self._state.replaces_goal, self.if_match, over)
+
+    async def _put(self, whole: UploadPart, allowed: int | None) -> ObjectResource:
+        """Store an object by one request.
+
+        If the response is lost, a look-up shows whether the object is ours. If it is not, the next attempt replaces
+        only the version that was found, so that a delayed first attempt cannot undo another upload.
+        """
+        checksum = Checksum()
+        checksum.add(whole.chunks)
+        generation = allowed
+        backoff = Backoff()
+        in_doubt = False
+        while True:
+            try:
+                return read_object((await self._service.once(self._single_request(whole, checksum, generation))).body)
+            except FAILURES as error:
+                superseded = in_doubt and isinstance(error, ServiceError) and error.status == 412
+                if isinstance(error, ServiceError) and not (error.temporary or superseded):
+                    raise
+                lost = error
+            in_doubt = True
+            found = await self._service.find(self._state.goal, self._service.timeout / LOOKUP_FRACTION)
+            if found and found.mark == self._state.id:
+                return found
+            current = found.generation if found else 0
+            if allowed not in (None, current):
+                raise self._refusal(allowed)
+            generation = current
+            await backoff.after(lost, again=superseded or None)
+
+    def _single_request(self, part: UploadPart, checksum: Checksum, generation: int | None) -> Request:
+        """Metadata and content in one request."""
+        boundary = token_hex(16)
+        head = (
+            f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n".encode()
+            + self._metadata(checksum)
+            + f"\r\n--{boundary}\r\nContent-Type: {self._content_type}\r\n\r\n".encode()
+        )
+        headers = {"Content-Type": f"multipart/related; boundary={boundary}"}
+        body = [head, *part.chunks, f"\r\n--{boundary}--\r\n".encode()]
+        return self._request("multipart", generation, headers, body)
+
+    async def begin(self) -> str:
+        generation = self._generation
+        headers = {"Content-Type": "application/json; charset=UTF-8", "X-Upload-Content-Type": self._content_type}
+        request = self._request("resumable", generation, headers, [self._metadata()])
+        with self._storing(generation):
+            response = await self._service.call(request)  # a session whose response was lost expires
+            return _session_address(self._service.endpoint, response.headers.get("Location", ""))
+
+    async def put_parts(self, parts: Parts) -> Entry:
+        self._state.session = await self.begin()
+        session = ResumableSession(self._service, self._state.session)
+        try:
+            stored = (await parts.send(lambda part: self._send_by(session, part), in_order=True))[-1]
+        except BaseException:
+            await asyncio.shield(self._try_to_cancel())
+            raise
+        assert stored
+        return stored.entry()
+
+    async def _send_by(self, session: "ResumableSession", part: UploadPart) -> ObjectResource | None:
+        with self._storing(self._generation):  # not around everything: errors of the stream are not the service's
+            if part.last and self.kept:  # the condition of a session is that of its beginning
+                await self.kept.prepare()
+            return await session.send(part)
+
+    async def send(self, part: UploadPart) -> str:
+        # It may be the last part of a request, but it is not that of the file.
+        await self._send(replace(part, last=False))
+        assert self._session
+        return self._session.checksum.state
+
+    async def commit(self, parts: list[SentPart], last: UploadPart, size: int) -> Entry:
+        stored = await self._send(last)
+        assert stored
+        return stored.entry()
+
+    async def _send(self, part: UploadPart) -> ObjectResource | None:
+        session, self._session = self._session, None
+        if session is None or session.kept != part.offset:
+            sent = self._state.parts[-1:]
+            checksum = Checksum.restored(sent[0].result) if sent else Checksum()
+            session = ResumableSession(self._service, self._state.session, part.offset, checksum)
+        try:
+            stored = await self._send_by(session, part)
+        except SessionLost as error:
+            if self._generation == 0 and await self._service.find(self._state.goal):
+                raise already_exists(self._name) from error
+            raise not_found(self._name, cause=error.cause) from error
+        self._session = session
+        return stored
+
+    async def own(self, key: str, size: int) -> Entry | None:
+        found = await self._service.find(key)
+        return found.entry() if found and (found.mark, found.size) == (self._state.id, size) else None
+
+    async def abort(self) -> None:
+        with translated(self._name):
+            await self._cancel()
+
+    async def _cancel(self) -> None:
+        """Discard what was uploaded. One of `FAILURES` if the session, which is invisible, may still be there."""
+        try:
+            await self._service.call(Request("DELETE", self._state.session, signed=False), _CANCEL_SECONDS)
+        except ServiceError as error:
+            if error.status not in _LOST:
+                raise
+
+    async def _try_to_cancel(self) -> None:
+        """The error that is being handled says more. What is left expires after a week."""
+        try:
+            await self._cancel()
+        except FAILURES as error:
+            # Only the type: the message may contain the address.
+            log.warning("upload-not-cancelled", provider="gcs", why=type(error).__name__)
+
+
 class ResumableSession:
-    """A resumable upload: parts in order. The service reports how much it has."""
+    """A session of the service, which reports how much it has."""
 
     def __init__(self, service: Service, address: str, kept: int = 0, checksum: Checksum | None = None) -> None:
-        """`kept` and `checksum`: how many bytes another process has sent, and their checksum."""
+        """`kept` and `checksum`: how many bytes another process has sent, and their checksum.
+
+        `address` grants access and outlives the token, so it must not be logged.
+        """
         self._service = service
-        # It grants access and outlives the token, so it must not be logged.
-        self.address = address
+        self._address = address
         self.kept = kept
         """How many bytes were sent. After a resumption, the service may have more, and ignores them."""
         self.checksum = checksum or Checksum()
         self._resumed = checksum is not None
-        self.before_last: Callable[[], Awaitable[None]] | None = None
-        """Awaited when only the last part has to be sent: the condition of a session is that of its beginning."""
-        self._order = asyncio.Lock()
-        self._broken = False
-
-    @classmethod
-    async def begin(cls, service: Service, upload: ObjectUpload) -> "ResumableSession":
-        request = Request(
-            "POST",
-            service.uploads_url,
-            upload.params("resumable", upload.generation),
-            {"Content-Type": "application/json; charset=UTF-8", "X-Upload-Content-Type": upload.content_type},
-            [upload.metadata()],
-        )
-        response = await service.call(request)  # a session whose response was lost expires
-        return cls(service, _session_address(service.endpoint, response.headers.get("Location", "")))
 
     async def send(self, part: UploadPart) -> ObjectResource | None:
         """Send a part after all previous ones. Returns the object after the last one."""
-        async with self._order:  # acquired in the order of the parts
-            if self._broken:
-                raise asyncio.CancelledError
-            try:
-                if part.last and self.before_last:
-                    await self.before_last()
-                return await self._send(part)
-            except BaseException:
-                self._broken = True
-                raise
-
-    async def _send(self, part: UploadPart) -> ObjectResource | None:
         start, end = self.kept, self.kept + part.size
         total = str(end) if part.last else "*"
         self.checksum.add(part.chunks)
@@ -236,7 +282,7 @@ class ResumableSession:
 
     async def _put(self, content: Sequence[bytes | memoryview], content_range: str, last: bool) -> Response:
         headers = {"Content-Range": content_range, **(self.checksum.header if last else {})}
-        request = Request("PUT", self.address, headers=headers, body=content, signed=False)
+        request = Request("PUT", self._address, headers=headers, body=content, signed=False)
         try:
             return await self._service.once(request)
         except ServiceError as error:
@@ -247,58 +293,6 @@ class ResumableSession:
                 retry_after=1,
                 cause=f"Google Cloud Storage no longer knows a resumable upload ({error.status})",
             ) from None
-
-    async def cancel(self) -> None:
-        """Discard what was uploaded. One of `FAILURES` if the session, which is invisible, may still be there."""
-        try:
-            await self._service.call(Request("DELETE", self.address, signed=False), _CANCEL_SECONDS)
-        except ServiceError as error:
-            if error.status not in _LOST:
-                raise
-
-
-@contextmanager
-def storing(upload: ObjectUpload) -> Iterator[None]:
-    """As `translated`, where 412 means that the object may not be replaced, and 404 that the bucket does not exist."""
-    with translated(name_of(upload.key)):
-        try:
-            yield
-        except ServiceError as error:
-            if error.status == 412:
-                raise upload.refusal() from None
-            error.missing_bucket = error.status == 404
-            raise
-
-
-async def upload_parts(
-    service: Service, upload: ObjectUpload, parts: Parts, kept: KeptFile | None = None
-) -> ObjectResource:
-    """Store an object by a resumable upload."""
-    with storing(upload):
-        session = await ResumableSession.begin(service, upload)
-    session.before_last = kept.prepare if kept else None
-
-    async def send(part: UploadPart) -> ObjectResource | None:
-        with storing(upload):  # not around everything: errors of the stream are not the service's
-            return await session.send(part)
-
-    try:
-        responses = await parts.send(send)
-    except BaseException:
-        await asyncio.shield(_try_to_cancel(session))
-        raise
-    stored = responses[-1]
-    assert stored is not None
-    return stored
-
-
-async def _try_to_cancel(session: ResumableSession) -> None:
-    """The error that is being handled says more. What is left expires after a week."""
-    try:
-        await session.cancel()
-    except FAILURES as error:
-        # Only the type: the message may contain the address.
-        log.warning("upload-not-cancelled", provider="gcs", why=type(error).__name__)
 
 
 def _session_address(endpoint: str, named: str) -> str:
@@ -328,7 +322,3 @@ def _skip(chunks: Sequence[bytes], count: int) -> list[bytes | memoryview]:
             rest.append(memoryview(chunk)[count:] if count else chunk)
         count = max(0, count - len(chunk))
     return rest
-
-
-def _is_plain(content_type: str) -> bool:
-    return content_type.isascii() and content_type.isprintable()

@@ -9,8 +9,6 @@ from portico.model.errors import already_exists, changed
 from portico.providers.gcs.errors import FAILURES, ServiceError, translated
 from portico.providers.gcs.responses import REWRITE_FIELDS, decode, read_rewrite
 from portico.providers.gcs.service import Backoff, Request, Service
-from portico.providers.gcs.uploads import ObjectUpload, insert
-from portico.providers.multipart.parts import UploadPart
 from portico.providers.objects.service import ObjectService, Version, name_of
 from portico.providers.objects.versions import Current, ObjectVersions
 from portico.providers.wire.responses import malformed_response
@@ -107,10 +105,6 @@ class GcsVersions(ObjectVersions):
     async def find(self, key: str) -> Current | None:
         found = await self._store.find(key)
         return Current(found, found.etag) if found else None
-
-    async def write(self, key: str, content: bytes) -> None:
-        upload = ObjectUpload(key, "application/json", replace=True)
-        await insert(self._service, upload, UploadPart(1, [content], len(content), last=True))
 
     async def copy(self, key: str, version: str, target: str, *, replace: bool) -> None:
         await copy_object(self._service, Version(key, None), target, replace=replace, generation=version)

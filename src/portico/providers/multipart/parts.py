@@ -58,9 +58,9 @@ class Parts:
     rest: AsyncGenerator[UploadPart]
     share: MemoryShare
 
-    async def send(self, send: Callable[[UploadPart], Awaitable[T]]) -> list[T]:
+    async def send(self, send: Callable[[UploadPart], Awaitable[T]], *, in_order: bool = False) -> list[T]:
         """As `send_all`."""
-        return await send_all(self.first, self.rest, send, self.share)
+        return await send_all(self.first, self.rest, send, self.share, in_order=in_order)
 
 
 @asynccontextmanager
@@ -75,11 +75,13 @@ async def split(
         yield Parts(await anext(parts), parts, share)
 
 
-def part_sizes(at_most: int | None, max_parts: int) -> Callable[[int], int]:
-    """The size of the nth part, chosen so that `max_parts` are enough.
+def part_sizes(at_most: int | None, max_parts: int | None) -> Callable[[int], int]:
+    """The size of the nth part, chosen so that `max_parts` are enough, if there is such a limit.
 
     If the size is known, all parts are equal, which every service accepts. If not, they grow.
     """
+    if max_parts is None:
+        return lambda _: MIN_PART_BYTES
     if at_most is not None:
         size = max(MIN_PART_BYTES, -(-at_most // max_parts))
         size += -size % MIB
@@ -138,24 +140,28 @@ async def send_all(
     send: Callable[[UploadPart], Awaitable[T]],
     share: MemoryShare,
     report: Callable[[list[tuple[UploadPart, T]]], Awaitable[None]] | None = None,
+    *,
+    in_order: bool = False,
 ) -> list[T]:
     """Send the parts, several at a time, and return the results in order.
 
     The memory of a part is given back once the part is acknowledged. The first failure cancels the others and is
     raised. `report` is called with each part, its chunks removed, once it and all before it are acknowledged: in
-    order, one call at a time, while others are still being sent.
+    order, one call at a time, while others are still being sent. `in_order`: a part is sent only after the previous one.
     """
     results: dict[int, T] = {}
     unreported: dict[int, UploadPart] = {}
     next_report = first.number
     reporting = asyncio.Lock()
+    sending = asyncio.Lock()
+    broken = False
     in_flight = 0
     acknowledged = asyncio.Event()
 
     async def run(part: UploadPart) -> None:
         nonlocal in_flight
         try:
-            results[part.number] = await send(part)
+            results[part.number] = await (send_next(part) if in_order else send(part))
             part.chunks.clear()
             share.give(part.size)
         finally:
@@ -164,6 +170,17 @@ async def send_all(
         if report:
             unreported[part.number] = part
             await report_complete(report)
+
+    async def send_next(part: UploadPart) -> T:
+        nonlocal broken
+        async with sending:  # acquired in the order of the parts
+            if broken:
+                raise asyncio.CancelledError
+            try:
+                return await send(part)
+            except BaseException:
+                broken = True
+                raise
 
     async def report_complete(report: Callable[[list[tuple[UploadPart, T]]], Awaitable[None]]) -> None:
         nonlocal next_report

@@ -14,6 +14,7 @@ from portico.providers.multipart.parts import (
     MAX_PART_BYTES,
     MIB,
     MIN_PART_BYTES,
+    Parts,
     UploadPart,
     max_file_bytes,
     part_sizes,
@@ -169,7 +170,9 @@ class PartStore(ABC):
 
     limits: PartLimits
     kept: KeptFile | None = None
-    """How the file that `put` or `commit` replaces is kept."""
+    """How the file that is replaced is kept."""
+    if_match: str | None = None
+    """The only version that is replaced, if the client has chosen one."""
     begins: ClassVar[bool] = True
     """Whether the service has to know that an upload begins."""
 
@@ -197,8 +200,8 @@ class PartStore(ABC):
         """Make the object at `goal` by one request, with the same mark and the same promises as `commit`."""
 
     @abstractmethod
-    async def put_hidden(self, key: str, part: UploadPart) -> None:
-        """Store an object by one request. Its key is new."""
+    async def put_parts(self, parts: Parts) -> Entry:
+        """Make the object at `goal` of a stream. If that fails, only what the service or the upload log removes is left."""
 
     @abstractmethod
     async def own(self, key: str, size: int) -> Entry | None:

@@ -21,21 +21,20 @@ from portico.model.paths import Path
 from portico.providers.contract.uploads import KeptFile, ResumableUpload, Save, UntilCut, committed, upload_gone
 from portico.providers.multipart.memory import MemoryShare
 from portico.providers.multipart.parts import UploadPart, cut, send_all
-from portico.providers.objects.part_store import PartList, PartStore, SentPart, Tail, UploadState
+from portico.providers.objects.part_store import PartList, SentPart, Tail, UploadState
 from portico.providers.objects.service import ObjectService, Version, key_of, name_of, path_of
 from portico.providers.objects.trees import remove_empty_folders
 from portico.runtime.tasks import for_each
 
 
 class HiddenObjects:
-    def __init__(self, store: ObjectService, service: PartStore, prefix: str) -> None:
+    def __init__(self, store: ObjectService, prefix: str) -> None:
         self._store = store
-        self._service = service
         self._prefix = prefix
 
-    async def put(self, name: str, part: UploadPart) -> None:
+    async def put(self, name: str, chunks: list[bytes]) -> None:
         """The name is new: a writer that was taken over may still store its own."""
-        await self._service.put_hidden(self._prefix + name, part)
+        await self._store.put(self._prefix + name, chunks)
 
     async def read(self, names: list[str]) -> dict[str, list[bytes]]:
         """The chunks of each. `NotFound`: the upload is gone."""
@@ -87,7 +86,7 @@ class ResumableObjectUpload(ResumableUpload):
         self._state = state
         self._target = target
         self._service = store.part_store(state)
-        self._hidden = HiddenObjects(store, self._service, state.folder)
+        self._hidden = HiddenObjects(store, state.folder)
         self._sent = sum(part.size for part in state.parts) + sum(each.size for each in state.lists)
         self.offset = self._sent + self._tail_bytes
         self._next = state.next_number
@@ -95,8 +94,6 @@ class ResumableObjectUpload(ResumableUpload):
         """The first part number that is not claimed."""
         self._saving = asyncio.Lock()
         """Held while the state is changed and saved."""
-        self._ordered = asyncio.Lock()
-        self._broken = False
         self._all_cut = False
         self._rest: UploadPart | None = None
 
@@ -112,7 +109,7 @@ class ResumableObjectUpload(ResumableUpload):
 
     async def append(self, chunks: AsyncIterator[bytes], save: Save, *, at_most: int | None = None) -> None:
         arrived = UntilCut(chunks)
-        self._broken = self._all_cut = False
+        self._all_cut = False
         self._rest = None
         if len(self._state.tails) >= _MAX_TAILS:
             await self._merge_tails(save)
@@ -173,7 +170,8 @@ class ResumableObjectUpload(ResumableUpload):
         first = await anext(parts, None)
         if first:
             await self._begin(save)
-            await send_all(first, parts, partial(self._send, save), share, partial(self._acknowledge, save))
+            send, report = partial(self._send, save), partial(self._acknowledge, save)
+            await send_all(first, parts, send, share, report, in_order=self._service.limits.in_order)
 
     async def _begin(self, save: Save) -> None:
         state = self._state
@@ -193,16 +191,7 @@ class ResumableObjectUpload(ResumableUpload):
                 if part.number >= self._claimed:
                     await self._save(save, _CLAIM)
         try:
-            if not self._service.limits.in_order:
-                return await self._service.send(part)
-            async with self._ordered:  # acquired in the order of the parts
-                if self._broken:
-                    raise asyncio.CancelledError
-                try:
-                    return await self._service.send(part)
-                except BaseException:
-                    self._broken = True
-                    raise
+            return await self._service.send(part)
         except NotFound as error:
             raise upload_gone() from error
 
@@ -232,7 +221,7 @@ class ResumableObjectUpload(ResumableUpload):
         text = PartList.encode(state.parts)
         name = f"parts-{state.parts[0].number}-{token_hex(8)}"
         try:
-            await self._hidden.put(name, UploadPart(1, [text], len(text), last=True))
+            await self._hidden.put(name, [text])
         except PorticoError as error:
             log.warning("upload-parts-not-listed", code=error.code, cause=error.cause)
             return
@@ -253,7 +242,7 @@ class ResumableObjectUpload(ResumableUpload):
 
     async def _add_tail(self, part: UploadPart) -> None:
         name = f"{self.offset}-{token_hex(8)}"
-        await self._hidden.put(name, part)
+        await self._hidden.put(name, part.chunks)
         self._state.tails = [*self._state.tails, Tail(name, part.size)]
         self.offset += part.size
 
@@ -264,7 +253,7 @@ class ResumableObjectUpload(ResumableUpload):
         async with self._store.memory.share() as share:
             await self._prepend_tails(part, share)
             name = f"{self._sent}-{token_hex(8)}"
-            await self._hidden.put(name, part)
+            await self._hidden.put(name, part.chunks)
         self._state.tails = [Tail(name, part.size)]
         await self._save(save, 0)
         await self._remove_tails(used)

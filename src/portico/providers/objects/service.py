@@ -10,17 +10,19 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import compress
+from secrets import token_hex
 from typing import ClassVar, NamedTuple
 
 import structlog
 
 from portico.model import timestamps
-from portico.model.entries import FOLDER_TYPE, Download, Entry
+from portico.model.entries import FOLDER_TYPE, UNKNOWN_TYPE, Download, Entry
 from portico.model.errors import AlreadyExists, Changed
 from portico.model.paths import RESERVED_PREFIX, Path, flawless_names, name_flaw
 from portico.providers.contract.provider import Provider
 from portico.providers.contract.uploads import WriteOptions
 from portico.providers.multipart.memory import MemoryBudget
+from portico.providers.multipart.parts import UploadPart, part_sizes, split
 from portico.providers.objects.part_store import PartStore, UploadState
 from portico.providers.wire.responses import Progress
 from portico.runtime.tasks import CONCURRENCY, for_each
@@ -112,12 +114,8 @@ class ObjectService(Provider):
         """As `Provider.read`."""
 
     @abstractmethod
-    async def store(self, key: str, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions) -> Entry:
-        """As `Provider.write`."""
-
     def part_store(self, state: UploadState) -> PartStore:
-        """What the service does for one resumable upload."""
-        raise NotImplementedError
+        """What the service does for one upload."""
 
     @abstractmethod
     async def duplicate(self, source: Version, target: str, *, replace: bool, if_match: str | None = None) -> None:
@@ -138,6 +136,21 @@ class ObjectService(Provider):
         """Remove an object; a missing one is ignored. `Changed`: the service says that it has another version by now."""
 
     # What is built on that.
+
+    async def store(self, key: str, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions) -> Entry:
+        """As `Provider.write`."""
+        upload = self.part_store(_new_state(key, content_type, options))
+        upload.if_match, upload.kept = options.if_match, options.kept
+        sizes = part_sizes(options.at_most, upload.limits.max_number)
+        async with split(self.memory, chunks, sizes, options.at_most) as parts:
+            return await (upload.put(parts.first) if parts.first.last else upload.put_parts(parts))
+
+    async def put(
+        self, key: str, chunks: list[bytes], content_type: str = UNKNOWN_TYPE, *, replace: bool = True
+    ) -> None:
+        """Store a small object of the gateway's own by one request."""
+        state = _new_state(key, content_type, WriteOptions(replace=replace))
+        await self.part_store(state).put(UploadPart(1, chunks, sum(map(len, chunks)), last=True))
 
     async def remove_versions(self, versions: list[Version]) -> list[Version]:
         """As `remove`, but an object that has another version by now stays. Returns these, each as it is now."""
@@ -167,7 +180,7 @@ class ObjectService(Provider):
     async def mark(self, key: str) -> None:
         """Make a folder's marker unless it exists."""
         try:
-            await self.store(key, _nothing(), "application/x-directory", WriteOptions(replace=False, at_most=0))
+            await self.put(key, [], "application/x-directory", replace=False)
         except AlreadyExists:
             pass
 
@@ -264,6 +277,6 @@ def _shown(prefix: str, key: str, name: str) -> bool:
     return not flaw
 
 
-async def _nothing() -> AsyncIterator[bytes]:
-    return
-    yield b""
+def _new_state(key: str, content_type: str, options: WriteOptions) -> UploadState:
+    size, modified = options.at_most, options.modified
+    return UploadState(token_hex(16), key, content_type, options.replace, renamed=False, size=size, modified=modified)

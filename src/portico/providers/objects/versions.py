@@ -133,9 +133,9 @@ class ObjectVersions(ABC):
     @abstractmethod
     async def find(self, key: str) -> Current | None: ...
 
-    @abstractmethod
     async def write(self, key: str, content: bytes) -> None:
         """Store a note."""
+        await self._store.put(key, [content])
 
     @abstractmethod
     async def copy(self, key: str, version: str, target: str, *, replace: bool) -> None:

@@ -6,11 +6,12 @@ from typing import Any
 
 from portico.model.errors import AlreadyExists, Changed, NotFound, PorticoError, already_exists, changed, not_found
 from portico.providers.multipart.parts import MARK, MIB
+from portico.providers.objects.part_store import SentPart, UploadState
 from portico.providers.objects.service import Version, name_of
 from portico.providers.s3.errors import code_of
 from portico.providers.s3.listing import require
 from portico.providers.s3.service import Service
-from portico.providers.s3.uploads import MAX_PARTS, Target, multipart
+from portico.providers.s3.uploads import MAX_PARTS, S3Upload, sent
 from portico.runtime.tasks import first_error
 
 _ONE_CALL = 5 * 1024 * MIB
@@ -104,25 +105,25 @@ async def _copy_in_parts(
     slots = asyncio.Semaphore(_CONCURRENCY)
     copy_source = {"Bucket": service.bucket, **origin}
 
-    async def send(upload_id: str, number: int) -> dict[str, Any]:
+    async def send(number: int) -> SentPart:
         start = (number - 1) * step
+        stop = min(start + step, size)
         async with slots:
             response = await service.work(
                 "upload_part_copy",
                 Key=target,
-                UploadId=upload_id,
+                UploadId=state.session,
                 PartNumber=number,
                 CopySource=copy_source,
                 CopySourceIfMatch=described["ETag"],
-                CopySourceRange=f"bytes={start}-{min(start + step, size) - 1}",
+                CopySourceRange=f"bytes={start}-{stop - 1}",
             )
         result: dict[str, str] = require(response, "CopyPartResult")
-        sums = {name: value for name, value in result.items() if name == "ChecksumCRC32"}
-        return {"ETag": require(result, "ETag"), "PartNumber": number, **sums}
+        return SentPart(number, stop - start, sent(require(result, "ETag"), result))
 
-    async def send_parts(upload_id: str) -> list[dict[str, Any]]:
+    async def send_parts() -> list[SentPart]:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(send(upload_id, number + 1)) for number in range(-(-size // step))]
+            tasks = [group.create_task(send(number + 1)) for number in range(-(-size // step))]
         if over.etag is not None and not service.is_amazon:  # it took long since it was compared
             await _check_target(service, over, replace)
         return [task.result() for task in tasks]
@@ -132,9 +133,11 @@ async def _copy_in_parts(
     # The copy keeps the mark, as it does when it is made by one request.
     mark = metadata.get(MARK) or token_hex(16)
     if_match = over.etag if service.is_amazon else None
-    goal = Target(target, content_type, replace, if_match=if_match, metadata=metadata, mark=mark)
+    state = UploadState(mark, target, content_type, replace, renamed=False, size=size, modified=None)
+    upload = S3Upload(service, state, metadata)
+    upload.if_match = if_match
     try:
-        await multipart(service, goal, send_parts, lambda: size)
+        await upload.multipart(send_parts)
     except* PorticoError as errors:
         error = first_error(errors)
         if if_match is not None and isinstance(error, Changed):

@@ -1,23 +1,20 @@
 """The provider for a bucket of Amazon S3 or of a compatible service."""
 
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 from portico.model.entries import Download, Entry
 from portico.model.errors import NotFound, PorticoError, changed
-from portico.providers.contract.uploads import WriteOptions
 from portico.providers.multipart.memory import MemoryBudget
-from portico.providers.multipart.parts import max_file_bytes, part_sizes, split
+from portico.providers.multipart.parts import max_file_bytes
 from portico.providers.objects.part_store import UploadState
 from portico.providers.objects.service import KeyPage, Version, name_of
 from portico.providers.objects.versions import VersionedStore
-from portico.providers.s3 import copies, downloads, uploads
+from portico.providers.s3 import copies, downloads
 from portico.providers.s3.errors import code_of, error_for
 from portico.providers.s3.listing import entry_of, read_listing
-from portico.providers.s3.resumable import S3Parts
 from portico.providers.s3.service import RAW, Service
-from portico.providers.s3.uploads import MAX_PARTS, Target
+from portico.providers.s3.uploads import MAX_PARTS, S3Upload
 from portico.providers.s3.versions import S3Versions
 from portico.providers.wire.transport import page_bytes
 from portico.providers.wire.xml_listing import run_parser
@@ -64,17 +61,8 @@ class S3Provider(VersionedStore):
     async def open(self, key: str, start: int, stop: int | None, etag: str | None) -> Download:
         return await downloads.open_object(self._service, key, start, stop, etag)
 
-    async def store(self, key: str, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions) -> Entry:
-        await self._service.open()
-        target = Target(key, content_type, options.replace, options.modified, options.if_match)
-        sizes = part_sizes(options.at_most, MAX_PARTS)
-        async with split(self.memory, chunks, sizes, options.at_most) as parts:
-            if parts.first.last:
-                return await uploads.put(self._service, target, parts.first, options.kept)
-            return await uploads.put_parts(self._service, target, parts, options.kept)
-
-    def part_store(self, state: UploadState) -> S3Parts:
-        return S3Parts(self._service, state)
+    def part_store(self, state: UploadState) -> S3Upload:
+        return S3Upload(self._service, state)
 
     async def duplicate(self, source: Version, target: str, *, replace: bool, if_match: str | None = None) -> None:
         await copies.copy(self._service, source, target, replace=replace, if_match=if_match)

@@ -54,9 +54,6 @@ class S3Versions(ObjectVersions):
         found = await self._service.head(key)
         return Current(entry_of(key, found), found.get("VersionId") or "null") if found else None
 
-    async def write(self, key: str, content: bytes) -> None:
-        await self._service.call("put_object", Key=key, Body=content)
-
     async def copy(self, key: str, version: str, target: str, *, replace: bool) -> None:
         await copies.copy(self._service, Version(key, None), target, replace=replace, version_id=version)
 
