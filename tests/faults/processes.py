@@ -323,7 +323,7 @@ class AzureBlobStorage(Storage):
 
     def forgets(self, left: str, *, outcome: str, recorded: bool) -> bool:
         """Blocks at a visible key could only be dropped by writing a file there."""
-        return outcome in ("cut", "killed", "ended") and left.startswith("blocks of ")
+        return outcome != "refused" and left.startswith("blocks of ")
 
     async def sweep(self) -> None:
         pass
