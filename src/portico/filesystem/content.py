@@ -16,8 +16,6 @@ from portico.filesystem.open_files import Compressed, ReadFile, Text, WriteFile
 
 
 class ContentFileSystem(MetadataFileSystem):
-    """Adds the content of files."""
-
     def open(
         self,
         path: str,

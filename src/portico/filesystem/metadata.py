@@ -24,8 +24,6 @@ _SECRETS = ("password", "key", "token", "client_secret")
 
 
 class MetadataFileSystem(AbstractFileSystem):
-    """Options, listings and metadata."""
-
     protocol = "portico"
     root_marker = "/"
     blocksize = BLOCK

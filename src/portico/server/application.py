@@ -176,7 +176,9 @@ async def _published(metrics: Metrics, folder: Path, host: str, port: int) -> As
         yield
     finally:
         for task in tasks:
-            await _end(task)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
         worker_metrics.close()
 
 
@@ -193,9 +195,3 @@ async def _publish_for_ever(metrics: Metrics, worker_metrics: WorkerMetrics) -> 
             except OSError as error:
                 log.warning("metrics-not-published", why=error.strerror)
             published = loop.time()
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task

@@ -130,11 +130,16 @@ class Server(MPServer):
         self._stop_now = SignalFlag()
         self._respawns: list[float] = []
         self._on_ready: Callable[[], None] = lambda: None
-        self._endpoint = _local_endpoint(address, settings.port)
+        local = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+        self._endpoint = local.get(str(address), str(address)), settings.port
         self._listening, self._announcement = multiprocessing.Pipe(duplex=False)
         self._listeners: set[int] = set()
         self._retired = RetiredWorkers()
-        self._certificate = _served(tls, load_certificate) if tls else None
+        self._certificate: ServedCertificate | None = None
+        if tls:
+            from portico.server import certificates
+
+            self._certificate = certificates.ServedCertificate(tls, load_certificate)
         self._next_look = 0.0
         self._give_certificate_to_workers()
 
@@ -273,12 +278,6 @@ class Server(MPServer):
         return True
 
 
-def _served(certificate: "Certificate", load_certificate: "Callable[[], Certificate]") -> "ServedCertificate":
-    from portico.server.certificates import ServedCertificate  # needed with TLS only
-
-    return ServedCertificate(certificate, load_certificate)
-
-
 def raised_descriptor_limit(connections: int) -> int:
     """Raise the limit of file descriptors to what the connections need; returns how many each process may have."""
     wanted = 4 * connections + 1024
@@ -293,8 +292,3 @@ def raised_descriptor_limit(connections: int) -> int:
 def connections_within(most: int, descriptors: int) -> int:
     """A connection may need a second descriptor, for a file. Without any left, Granian would spin in accept."""
     return max(8, min(most, (descriptors - 128) // 2))
-
-
-def _local_endpoint(address: Address, port: int) -> tuple[str, int]:
-    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
-    return local.get(str(address), str(address)), port

@@ -207,7 +207,6 @@ def _with_signals_held(app: Any, listening: Connection) -> Any:
 
 
 def _on_listening(listening: Connection) -> None:
-    """Called when Granian listens."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, RETIRE_SIGNAL})
     listening.send(os.getpid())
     gc.freeze()

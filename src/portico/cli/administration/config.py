@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class SettingsDiffer(PorticoError):
-    """The settings do not fit the database."""
-
     code = "settings-differ"
 
 

@@ -128,7 +128,6 @@ def existing_or_shared(home: Path) -> "Settings":
 
 
 def _names_database() -> bool:
-    """Whether the environment names a database."""
     return any(os.environ.get(name) for name in ("PORTICO_DATABASE_URL", "PORTICO_DATABASE_URL_FILE"))
 
 

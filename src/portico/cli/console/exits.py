@@ -25,8 +25,6 @@ _TEMPORARY = (Unavailable, ProviderUnavailable, ProviderTimeout, TooManyRequests
 
 
 class UsageMistake(PorticoError):
-    """The command line is wrong."""
-
     code = "usage"
 
 

@@ -53,7 +53,6 @@ def flag(*names: str, **fields: Any) -> Argument:
 
 
 def argument(dest: str, metavar: str, *, optional: bool = False, **fields: Any) -> Argument:
-    """A positional argument."""
     if not optional:
         fields.setdefault("missing", f"{metavar} is missing")
     return Argument(dest=dest, metavar=metavar, **fields)
@@ -248,7 +247,6 @@ def no_such(what: str, word: str, known: Iterable[str]) -> str:
 
 
 def suggestion(word: str, known: list[str]) -> str | None:
-    """The known word that is most likely meant."""
     from difflib import get_close_matches
 
     for meaning in _SYNONYMS:

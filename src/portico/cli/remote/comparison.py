@@ -71,7 +71,6 @@ class Comparison:
         return set(found)
 
     def sent(self, receipt: Receipt) -> None:
-        """Record an uploaded file."""
         entry, local, status = receipt.entry, receipt.local, receipt.status
         if entry is None or local is None or status is None or entry.last_modified is None:
             return
@@ -88,7 +87,6 @@ class Comparison:
         self._note(entry.path, local, Pair(fingerprint(status), since, until))
 
     def fetched(self, receipt: Receipt) -> None:
-        """Record a downloaded file."""
         entry, local, status = receipt.entry, receipt.local, receipt.status
         if entry is not None and local is not None and status is not None:
             # With the time of the listing, which the next comparison sees. If the file was replaced since, that is another.

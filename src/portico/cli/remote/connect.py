@@ -56,7 +56,6 @@ class Gateway(Client):
         self._session.retrying = say
 
     def record(self) -> closing[TransferRecord]:
-        """The record of transfers with this gateway."""
         if self.user is None:
             facts: object = self.whoami()
             self.user = str(facts.get("username")) if isinstance(facts, dict) else ""
@@ -73,7 +72,6 @@ class Gateway(Client):
             ) from None
 
     def whoami(self) -> dict[str, Any]:
-        """The session, as the gateway reports it."""
         facts: dict[str, Any] = self._run(self._session.request(Request("GET", "/backend/session"))).json()
         return facts
 

@@ -25,8 +25,6 @@ class RemoteSource:
 
 
 class DownloadPlan(Plan[str]):
-    """Compares remote with local files, folder by folder, and yields what to download."""
-
     def of(self, wanted: list[RemoteSource], target: str, *, into: bool) -> Iterator[Item]:
         for one in wanted:
             local = os.path.join(target, one.name) if into and one.name else target
@@ -37,7 +35,6 @@ class DownloadPlan(Plan[str]):
         yield from self._resolved()
 
     def of_folder(self, remote: str, local: str) -> Iterator[Item]:
-        """The files of a folder to download."""
         waiting = [(remote, local)]
         while waiting:
             there, here = waiting.pop()

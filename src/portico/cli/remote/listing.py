@@ -44,7 +44,8 @@ def ls(options: SimpleNamespace) -> None:
 
 def _entries(client: Client, path: str, *, recursive: bool) -> tuple[Iterator[tuple[str, Entry]], bool]:
     """The entries of a path, each with its full path, and whether the path is a folder."""
-    walk = (_below if recursive else _in)(client, clean(path))
+    folder = clean(path)
+    walk = _below(client, folder) if recursive else ((join(folder, each.name), each) for each in client.list(folder))
     try:
         with report_missing(path, folder=True):
             first = next(walk, None)
@@ -52,11 +53,6 @@ def _entries(client: Client, path: str, *, recursive: bool) -> tuple[Iterator[tu
         entry = find(client, path)
         return iter([(entry.path, entry)]), False
     return chain([first] if first else [], walk), True
-
-
-def _in(client: Client, folder: str) -> Iterator[tuple[str, Entry]]:
-    for entry in client.list(folder):
-        yield join(folder, entry.name), entry
 
 
 def _below(client: Client, folder: str) -> Iterator[tuple[str, Entry]]:

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from glob import glob
 from pathlib import Path
@@ -35,8 +35,6 @@ class LocalSource:
 
 @dataclass(slots=True)
 class LocalFolder:
-    """The content of a local folder."""
-
     files: dict[str, os.stat_result] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
@@ -51,23 +49,20 @@ def local_sources(sources: list[str], options: SimpleNamespace, report: Report) 
     def look(source: str) -> Iterator[LocalSource]:
         return (_named(path, recursive=options.recursive) for path in _expanded(source, options))
 
+    def names(source: LocalSource) -> Iterable[str]:
+        """The names that the source takes in the target."""
+        content = os.listdir(source.path) if not source.name else []
+        return [source.name] if source.name else (name for name in content if not is_partial_file(name))
+
     found = report.collected(sources, look)
     if len(found) > 1:
-        check_unique_names(name for named in found for name in _names(named))
+        check_unique_names(name for source in found for name in names(source))
     return found
 
 
 def is_partial_file(name: str) -> bool:
     """Whether a name is that of an unfinished download."""
     return name.startswith(".") and name.endswith(".portico-part")
-
-
-def _names(named: LocalSource) -> Iterator[str]:
-    """The names that the source takes in the target."""
-    if named.name:
-        yield named.name
-    else:
-        yield from (name for name in os.listdir(named.path) if not is_partial_file(name))
 
 
 def _expanded(source: str, options: SimpleNamespace) -> list[str]:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import sys
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from io import BufferedReader
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,10 @@ ADDRESS = "/backend/1.0.0/receipts/key"
 _MAX_TEXT = 64 * 2**20
 
 
+Keys = dict[str, dict[str, Any]]
+"""JWKs by their ids."""
+
+
 class NotVerified(PorticoError):
     """The receipt is not valid, or not one for this file."""
 
@@ -33,9 +38,9 @@ def fetch_key(options: SimpleNamespace) -> None:
     with connect(options) as gateway:
         keys = gateway.run(gateway.session.request(Request("GET", ADDRESS))).json()
         url = gateway.url
-    if not _by_id(keys):
+    if not (by_id := _by_id(keys)):
         raise NotAGateway("The gateway returned no key; it may be too old for receipts.")
-    _keep(keys)
+    _keep(by_id)
     text = json.dumps(keys, indent=2) + "\n"
     if options.output == "-":
         sys.stdout.write(text)
@@ -48,8 +53,9 @@ def fetch_key(options: SimpleNamespace) -> None:
 def verify_receipt(options: SimpleNamespace) -> None:
     _check_library()
     receipts = _receipts(options.receipt)
-    keys = _by_id(_read_keys(options.key)) if options.key else _kept()
-    size, sha256 = _content_of(options.file)
+    keys = _read_keys(options.key) if options.key else _kept()
+    with _opened(options.file) as stream:
+        sha256, size = hashlib.file_digest(stream, "sha256").hexdigest(), stream.tell()
     claims = [_verified(receipt, keys) for receipt in receipts]
     fitting = [each for each in claims if (each.get("size"), each.get("sha256")) == (size, sha256)]
     if not fitting:
@@ -73,11 +79,9 @@ def _check_library() -> None:
         ) from None
 
 
-def _content_of(file: str) -> tuple[int, str]:
+def _opened(file: str) -> BufferedReader:
     try:
-        with open(file, "rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            return stream.tell(), digest
+        return open(file, "rb")
     except FileNotFoundError:
         raise Missing(f"The file '{file}' doesn't exist.", folder=False) from None
 
@@ -86,10 +90,8 @@ def _read(file: str) -> str:
     if file == "-":
         return read_standard_input()
     try:
-        with open(file, encoding="utf-8") as stream:
-            return stream.read(_MAX_TEXT)
-    except FileNotFoundError:
-        raise Missing(f"The file '{file}' doesn't exist.", folder=False) from None
+        with _opened(file) as stream:
+            return stream.read(_MAX_TEXT).decode()
     except UnicodeDecodeError:
         raise NotVerified(f"{file} is not a text file; choose a file with a receipt.") from None
 
@@ -123,7 +125,7 @@ def _collect(value: Any, found: list[str]) -> None:
             _collect(each, found)
 
 
-def _verified(receipt: str, keys: dict[str, bytes]) -> dict[str, Any]:
+def _verified(receipt: str, keys: Keys) -> dict[str, Any]:
     """What a receipt says, if a known gateway has signed it."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -143,7 +145,7 @@ def _verified(receipt: str, keys: dict[str, bytes]) -> dict[str, Any]:
             "gateway's key with --key."
         )
     try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signed, f"{head}.{body}".encode())
+        Ed25519PublicKey.from_public_bytes(_decoded(key["x"])).verify(signed, f"{head}.{body}".encode())
     except (InvalidSignature, ValueError):
         raise NotVerified("The signature is not valid. The receipt was changed, or another gateway made it.") from None
     return claims
@@ -165,25 +167,25 @@ def _difference(file: str, size: int, sha256: str, claims: list[dict[str, Any]])
 # Keys
 
 
-def _by_id(keys: Any) -> dict[str, bytes]:
+def _by_id(keys: Any) -> Keys:
     """The Ed25519 keys of a JWK set, or of a single JWK; what is anything else is left out."""
-    found: dict[str, bytes] = {}
+    found: Keys = {}
     listed = keys.get("keys", [keys]) if isinstance(keys, dict) else []
     for key in listed if isinstance(listed, list) else []:
         try:
-            if (key["kty"], key["crv"]) == ("OKP", "Ed25519"):
-                found[str(key["kid"])] = _decoded(key["x"])
+            if (key["kty"], key["crv"]) == ("OKP", "Ed25519") and _decoded(key["x"]):
+                found[str(key["kid"])] = key
         except (ValueError, KeyError, TypeError):
             continue
     return found
 
 
-def _read_keys(file: str) -> Any:
+def _read_keys(file: str) -> Keys:
     try:
-        keys = json.loads(_read(file))
+        keys = _by_id(json.loads(_read(file)))
     except ValueError:
-        keys = None
-    if not _by_id(keys):
+        keys = {}
+    if not keys:
         raise UsageMistake(f"{file} has no key for receipts; fetch it with 'portico receipt key -o FILE'.")
     return keys
 
@@ -195,25 +197,17 @@ def _kept_file() -> Path:
         raise ProfileUnusable("Keys can't be saved, because there is no home folder; use --output and --key.") from None
 
 
-def _kept_keys() -> dict[str, Any]:
+def _kept() -> Keys:
     try:
-        kept = json.loads(_kept_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        kept = {}
-    return {id_: key for key in kept.get("keys", []) for id_ in _by_id(key)} if isinstance(kept, dict) else {}
-
-
-def _kept() -> dict[str, bytes]:
-    try:
-        return _by_id({"keys": list(_kept_keys().values())})
-    except ProfileUnusable:
+        return _by_id(json.loads(_kept_file().read_text(encoding="utf-8")))
+    except (OSError, ValueError, ProfileUnusable):
         return {}
 
 
-def _keep(keys: dict[str, Any]) -> None:
+def _keep(keys: Keys) -> None:
     """Add keys to those of other gateways, and to former ones: their receipts stay valid."""
     file = _kept_file()
-    known = _kept_keys() | {id_: key for key in keys["keys"] for id_ in _by_id(key)}
+    known = _kept() | keys
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(file, json.dumps({"keys": list(known.values())}, indent=2) + "\n")

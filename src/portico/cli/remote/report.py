@@ -92,7 +92,6 @@ class Report:
             pass
 
     def note(self, text: str) -> None:
-        """Print a notice that is not an error."""
         print(text, file=sys.stderr, flush=True)
 
     def resume(self, path: str, done: int, size: int) -> None:

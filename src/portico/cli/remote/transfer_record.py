@@ -83,7 +83,6 @@ class TransferRecord:
         self._database = self._opened()
 
     def find(self, path: str, local: str) -> Pair | None:
-        """The recorded pair, if any."""
         with self._lock:
             if self._database is None:
                 return None

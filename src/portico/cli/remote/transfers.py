@@ -26,8 +26,6 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One transfer to make."""
-
     source: str
     target: str
     size: int

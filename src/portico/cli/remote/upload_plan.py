@@ -19,8 +19,6 @@ _FEW = 2
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a remote folder."""
-
     entries: dict[str, Entry]
     complete: bool
     """Whether these are all its entries."""
@@ -28,8 +26,6 @@ class Known:
 
 
 class UploadPlan(Plan[Entry]):
-    """Compares local with remote files, folder by folder, and yields what to upload."""
-
     def of_sources(self, sources: list[LocalSource], target: str, *, into: bool) -> Iterator[Item]:
         """The files of the sources to upload, into the target or, unless `into`, as the target."""
         folder, alias = (target, "") if into else split(target)
@@ -49,7 +45,6 @@ class UploadPlan(Plan[Entry]):
                 yield from self.of_folder(source.path, there)
 
     def of_folder(self, local: str, remote: str) -> Iterator[Item]:
-        """The files of a folder to upload."""
         waiting = [(local, remote, True)]
         while waiting:
             here, there, may_exist = waiting.pop()

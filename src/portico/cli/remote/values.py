@@ -28,7 +28,6 @@ def size(count: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """How long something took."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     if seconds < 60:

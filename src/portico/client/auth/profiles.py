@@ -30,7 +30,6 @@ class Profile:
 
 
 def folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """The folder for profiles."""
     return user_folder("APPDATA", "XDG_CONFIG_HOME", ".config", environment, platform) / "profiles"
 
 

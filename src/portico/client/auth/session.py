@@ -173,8 +173,6 @@ class AuthSession:
 
 @dataclass(frozen=True, slots=True)
 class BytesBody:
-    """A request body in memory."""
-
     content: bytes
     replayable = True
     blocking = False

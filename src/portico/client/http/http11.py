@@ -93,8 +93,6 @@ class Head:
 
 
 class FixedLength:
-    """A body with a Content-Length."""
-
     def __init__(self, length: int) -> None:
         self._left = length
 
@@ -114,8 +112,6 @@ class FixedLength:
 
 
 class UntilClose:
-    """A body that ends with the connection."""
-
     done = False
 
     def feed(self, data: bytes) -> list[Piece]:
@@ -126,8 +122,6 @@ class UntilClose:
 
 
 class Chunked:
-    """A body with chunked encoding."""
-
     def __init__(self) -> None:
         self._buffer = b""
         self._left = 0

@@ -79,16 +79,12 @@ def connection_error(origin: Origin, error: Exception, *, sent: bool = False, op
         return Unreachable(f"Host {origin.host} not found; check the address.")
     if isinstance(error, TimeoutError):
         return ConnectionFailed(f"{place} didn't respond in time.", sent=sent, opening=opening)
-    if opening and _is_refusal(error):
+    # If a host has several addresses, asyncio reports why each failed only in the message.
+    if opening and (isinstance(error, ConnectionRefusedError) or f"[Errno {ECONNREFUSED}]" in str(error)):
         detail = f"{place} refused the connection; check the address, or start the gateway."
         return ConnectionFailed(detail, opening=True)
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return ConnectionFailed(f"The connection to {place} failed: {reason}.", sent=sent, opening=opening)
-
-
-def _is_refusal(error: Exception) -> bool:
-    """If a host has several addresses, asyncio reports why each failed only in the message."""
-    return isinstance(error, ConnectionRefusedError) or f"[Errno {ECONNREFUSED}]" in str(error)
 
 
 class _TlsAlert(ConnectionError):

@@ -11,16 +11,12 @@ _GRACE_SECONDS = 5.0
 """How long an interrupted caller waits for its threads to stop."""
 
 
-def _never() -> bool:
-    return False
-
-
 class SyncRunner:
     def __init__(self, pool: SyncPool) -> None:
         self._pool = pool
         self._lock = threading.Lock()
 
-    def run(self, operation: Operation[T], stopped: Flag = _never) -> T:
+    def run(self, operation: Operation[T], stopped: Flag = lambda: False) -> T:
         result: Any = None
         error: BaseException | None = None
         while True:

@@ -73,18 +73,33 @@ class UploadItem:
         return headers
 
 
-class MultipartForm:
-    """The body of an upload of several files to one folder."""
+class _Upload:
+    """The body of an upload."""
 
     def __init__(self, files: Sequence[UploadItem]) -> None:
         self._files = files
+        self.closed = False
+        """Whether the end was sent: from then on the gateway may have stored the last file."""
+
+    @property
+    def replayable(self) -> bool:
+        return all(file.source.replayable for file in self._files)
+
+    @property
+    def blocking(self) -> bool:
+        return any(file.source.blocking for file in self._files)
+
+
+class MultipartForm(_Upload):
+    """Several files for one folder."""
+
+    def __init__(self, files: Sequence[UploadItem]) -> None:
+        super().__init__(files)
         boundary = secrets.token_hex(16)
         self._heads = [_part_head(boundary, file) for file in files]
         self._heads[0] = self._heads[0].lstrip()
         self._tail = f"\r\n--{boundary}--\r\n".encode()
         self.content_type = f"multipart/form-data; boundary={boundary}"
-        self.closed = False
-        """Whether the end was sent: from then on the gateway may have stored the last file."""
 
     @property
     def length(self) -> int | None:
@@ -94,14 +109,6 @@ class MultipartForm:
                 return None
             total += file.source.size
         return total
-
-    @property
-    def replayable(self) -> bool:
-        return all(file.source.replayable for file in self._files)
-
-    @property
-    def blocking(self) -> bool:
-        return any(file.source.blocking for file in self._files)
 
     def __iter__(self) -> Iterator[Piece]:
         """Join small pieces: each yielded piece is sent by itself."""
@@ -169,26 +176,19 @@ def seconds_of(date: str) -> float | None:
         return None
 
 
-class FileBody:
+class FileBody(_Upload):
+    """One file."""
+
     def __init__(self, file: UploadItem, meter: Meter, *, hashed: bool = False) -> None:
         """With `hashed`, the SHA-256 is computed while it is sent, for the file's `sha256`."""
+        super().__init__([file])
         self._file = file
         self._meter = meter
         self._hashed = hashed
-        self.closed = False
-        """Whether the end was sent: from then on the gateway may have stored the file."""
 
     @property
     def length(self) -> int | None:
         return self._file.source.size
-
-    @property
-    def replayable(self) -> bool:
-        return self._file.source.replayable
-
-    @property
-    def blocking(self) -> bool:
-        return self._file.source.blocking
 
     def __iter__(self) -> Iterator[Piece]:
         """The last piece follows only when the source has ended well: with it, the gateway stores the file."""

@@ -18,8 +18,6 @@ _CHUNK = 256 * 1024
 
 
 class BytesSource:
-    """Bytes in memory."""
-
     replayable = True
     blocking = False
     path: str | None = None
@@ -123,46 +121,6 @@ class SnapshotSource(BytesSource):
         return self if _version_of(status) == self._version else FileSource(self._path).read()
 
 
-class StreamSource:
-    """The rest of an open file. It is replayable if the file is seekable."""
-
-    blocking = True
-    path: str | None = None
-    status: os.stat_result | None = None
-    modified_ns: int | None = None
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._begun = False
-        self.size: int | None = None
-        self._start = None
-        self._version = _version(file)
-        if file.seekable():
-            self._start = file.tell()
-            self.size = file.seek(0, io.SEEK_END) - self._start
-            file.seek(self._start)
-
-    @property
-    def replayable(self) -> bool:
-        return self._start is not None or not self._begun
-
-    def chunks(self) -> Iterator[Piece]:
-        self._begun = True
-        if self._start is not None and self.size is not None:
-            self._file.seek(self._start)
-            yield from _exactly(self._file, self.size, "The stream")
-        else:
-            yield from _all(self._file)
-
-    def part(self, start: int, size: int) -> Iterator[Piece]:
-        assert self._start is not None, "only a seekable stream has parts"
-        self._file.seek(self._start + start)
-        yield from _unchanged(self._file, size, self._version, "The stream")
-
-    def read(self) -> BytesSource:
-        return BytesSource(b"".join(self.chunks()))
-
-
 class IterableSource:
     """An iterable of bytes, which can be read only once."""
 
@@ -187,6 +145,36 @@ class IterableSource:
 
     def read(self) -> BytesSource:
         return BytesSource(b"".join(self.chunks()))
+
+
+class StreamSource(IterableSource):
+    """The rest of an open file. It is replayable if the file is seekable."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(_all(file))
+        self._file = file
+        self._start = None
+        self._version = _version(file)
+        if file.seekable():
+            self._start = file.tell()
+            self.size = file.seek(0, io.SEEK_END) - self._start
+            file.seek(self._start)
+
+    @property
+    def replayable(self) -> bool:
+        return self._start is not None or not self._begun
+
+    def chunks(self) -> Iterator[Piece]:
+        if self._start is None or self.size is None:
+            yield from super().chunks()
+        else:
+            self._file.seek(self._start)
+            yield from _exactly(self._file, self.size, "The stream")
+
+    def part(self, start: int, size: int) -> Iterator[Piece]:
+        assert self._start is not None, "only a seekable stream has parts"
+        self._file.seek(self._start + start)
+        yield from _unchanged(self._file, size, self._version, "The stream")
 
 
 Source = BytesSource | FileSource | StreamSource | IterableSource
@@ -237,7 +225,7 @@ def _has_bytes(path: str) -> bool:
         return bool(file.read(1)) and not os.fstat(file.fileno()).st_size
 
 
-def _all(file: BinaryIO | io.FileIO) -> Iterator[Piece]:
+def _all(file: BinaryIO | io.FileIO) -> Iterator[bytes]:
     while chunk := file.read(_CHUNK):
         yield chunk
 
