@@ -11,8 +11,8 @@ from portico.model.errors import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from portico.providers.azure_blob import copies
 from portico.providers.azure_blob.provider import AzureBlobProvider
+from portico.providers.azure_common import service
 
 from ...servers.proxy import Altered, Call, FaultProxy, Lost, Reply
 from .actions import at, content, make_blob, put, walk
@@ -32,7 +32,7 @@ def status(word: str) -> Altered:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "_FIRST_WAIT", 0.01)
+    monkeypatch.setattr(service, "_FIRST_WAIT", 0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +104,7 @@ async def test_a_copy_that_is_called_off_is_aborted_and_leaves_nothing(
 async def test_a_copy_that_comes_no_further_is_aborted_and_leaves_nothing(
     provider: AzureBlobProvider, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "STALLED_SECONDS", 0.05)
+    monkeypatch.setattr(service, "_STALLED_SECONDS", 0.05)
     with pytest.raises(ProviderTimeout):
         await provider.copy(at("file"), at("copy"))
     assert any(abort(call) for call in proxy.calls)
@@ -114,7 +114,7 @@ async def test_a_copy_that_comes_no_further_is_aborted_and_leaves_nothing(
 async def test_a_copy_that_ends_before_it_is_aborted_stays(
     provider: AzureBlobProvider, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "STALLED_SECONDS", 0.0)
+    monkeypatch.setattr(service, "_STALLED_SECONDS", 0.0)
     proxy.on(copy, status("pending"))
     proxy.on(abort, Reply(409, {"x-ms-error-code": "NoPendingCopyOperation"}))
     proxy.on(look, Reply(404, {"x-ms-error-code": "BlobNotFound"}))

@@ -1,22 +1,18 @@
 """Copying a blob within the account. The service copies at once or, if it chooses, in the background."""
 
 import asyncio
+from collections.abc import Mapping
 
 import structlog
 from azure.core.exceptions import AzureError
 
-from portico.model.errors import ProviderFailed, ProviderTimeout
 from portico.providers.azure_blob.service import Container
-from portico.providers.azure_common.errors import ServiceError
-from portico.providers.azure_common.service import Response
+from portico.providers.azure_common.errors import ServiceError, may_have_succeeded
+from portico.providers.azure_common.service import Response, copied, copy_failed
 from portico.providers.objects.service import Version
 
 log = structlog.get_logger()
 
-_FIRST_WAIT = 0.1
-_LONGEST_WAIT = 5.0
-STALLED_SECONDS = 300.0
-"""A copy without progress for this long is given up."""
 _ABORT_SECONDS = 10.0
 """Timeout of each call that ends a copy: the gateway may be stopping."""
 
@@ -37,48 +33,36 @@ async def copy_blob(
     Call it inside `translated`.
     """
     source, target = service.blob_url(version.key), service.blob_url(key)
-    headers = {"x-ms-copy-source": service.access.signed(source, version_id)}
+    condition = {"x-ms-copy-source": service.access.signed(source, version_id)}
     if version.etag is not None:
-        headers["x-ms-source-if-match"] = f'"{version.etag}"'
+        condition["x-ms-source-if-match"] = f'"{version.etag}"'
     if if_match is not None:
-        headers["If-Match"] = f'"{if_match}"'
+        condition["If-Match"] = f'"{if_match}"'
     if not replace:
-        headers["If-None-Match"] = "*"
-    former = await _copy_id(service, target) if replace else None
+        condition["If-None-Match"] = "*"
+    former = (await service.head(key) or {}).get("x-ms-copy-id") if replace else None
     try:
-        response = await service.send("PUT", target, None, headers)
+        response = await service.send("PUT", target, None, condition)
     except (ServiceError, AzureError) as error:
-        copied = await _copied_despite_error(service, source, target, former, error)
-        if copied is None:
+        made = await _copied_despite_error(service, source, target, former, error)
+        if made is None:
             raise
-        response = copied
+        response = made
     copy_id = response.headers.get("x-ms-copy-id", "")
+
+    async def look() -> Mapping[str, str]:
+        return (await service.send("HEAD", target)).headers
+
     try:
-        response = await _ended(service, target, response)
+        headers = await copied(response.headers, look)
     except BaseException:
         await asyncio.shield(_abort(service, target, copy_id))
         raise
-    status = response.headers.get("x-ms-copy-status")
+    status = headers.get("x-ms-copy-status")
     if status not in ("success", None):
         # A failed copy leaves an empty blob.
-        await service.send("DELETE", target, None, {"If-Match": response.headers.get("ETag", "")})
-        raise ProviderFailed(
-            "The storage couldn't copy a file. Try again.", cause=f"the copy ended as {status!r}"[:200]
-        )
-
-
-async def _ended(service: Container, target: str, response: Response) -> Response:
-    """Wait until the copy has ended. Returns the target's last response."""
-    wait, waited, seen = _FIRST_WAIT, 0.0, ""
-    while response.headers.get("x-ms-copy-status") == "pending":
-        progress = response.headers.get("x-ms-copy-progress", "")
-        waited, seen = (waited + wait, seen) if progress == seen else (0.0, progress)
-        if waited > STALLED_SECONDS:
-            raise ProviderTimeout("The storage didn't finish a copy in time. Try again.")
-        await asyncio.sleep(wait)
-        wait = min(2 * wait, _LONGEST_WAIT)
-        response = await service.send("HEAD", target)
-    return response
+        await service.send("DELETE", target, None, {"If-Match": headers.get("ETag", "")})
+        raise copy_failed(status)
 
 
 async def _abort(service: Container, target: str, copy_id: str) -> None:
@@ -103,7 +87,7 @@ async def _copied_despite_error(
     service: Container, source: str, target: str, former: str | None, error: Exception
 ) -> Response | None:
     """The target, if the response was lost and it is the copy that this request made, not a `former` one."""
-    if isinstance(error, ServiceError) and not error.repeated and error.status < 500:
+    if not may_have_succeeded(error):
         return None
     try:
         found = await service.send("HEAD", target)
@@ -111,14 +95,3 @@ async def _copied_despite_error(
         return None
     made_of = found.headers.get("x-ms-copy-source", "").partition("?")[0]
     return found if made_of == source and found.headers.get("x-ms-copy-id") != former else None
-
-
-async def _copy_id(service: Container, target: str) -> str | None:
-    """The id of the copy that made the target, if there was one."""
-    try:
-        found = await service.send("HEAD", target)
-    except ServiceError as error:
-        if error.status == 404:
-            return None
-        raise
-    return found.headers.get("x-ms-copy-id")

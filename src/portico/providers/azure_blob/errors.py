@@ -14,8 +14,3 @@ def is_absent(error: ServiceError) -> bool:
 def is_taken(error: Exception) -> bool:
     """Whether a write that must not replace anything met an existing blob."""
     return isinstance(error, ServiceError) and error.code in _EXISTS
-
-
-def may_have_succeeded(error: Exception) -> bool:
-    """Whether the service may have carried out the request although it failed for us."""
-    return not isinstance(error, ServiceError) or error.repeated or error.status >= 500

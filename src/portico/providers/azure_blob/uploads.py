@@ -13,10 +13,10 @@ from azure.core.exceptions import AzureError
 from portico.model import timestamps
 from portico.model.entries import UNKNOWN_TYPE, Entry
 from portico.model.errors import already_exists, changed, not_found
-from portico.providers.azure_blob.errors import is_taken, may_have_succeeded
+from portico.providers.azure_blob.errors import is_taken
 from portico.providers.azure_blob.listing import FOLDER_MARK, entry_of, moment
 from portico.providers.azure_blob.service import Container
-from portico.providers.azure_common.errors import ServiceError, translated
+from portico.providers.azure_common.errors import ServiceError, may_have_succeeded, translated
 from portico.providers.azure_common.service import Body, Response
 from portico.providers.contract.uploads import over_kept
 from portico.providers.multipart.parts import LOOKUP_FRACTION, MIB, Parts, UploadPart

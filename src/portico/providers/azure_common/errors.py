@@ -130,14 +130,15 @@ class ServiceError(Exception):
         self.body = body
         self.repeated = repeated
         """Whether an earlier attempt failed, which may have done its work nevertheless."""
-        code = headers.get("x-ms-error-code") or _code(body)
+        named = re.search(rb"<Code>(\w+)</Code>", body)
+        code = headers.get("x-ms-error-code") or (named[1].decode() if named else "")
         self.code = code if re.fullmatch(r"\w{1,80}", code) else ""
         super().__init__(f"{status} {self.code}")
 
 
-def _code(body: bytes) -> str:
-    found = re.search(rb"<Code>(\w+)</Code>", body)
-    return found[1].decode() if found else ""
+def may_have_succeeded(error: Exception) -> bool:
+    """Whether the service may have carried out the request although it failed for us."""
+    return not isinstance(error, ServiceError) or error.repeated or error.status >= 500
 
 
 @contextmanager

@@ -6,7 +6,7 @@ the requests ourselves, and use the SDK for what is hard to get right: signature
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -19,13 +19,17 @@ from azure.core.exceptions import AzureError, ServiceResponseTimeoutError
 from azure.core.pipeline.transport import AioHttpTransport, HttpRequest
 from azure.storage.blob.aio import ExponentialRetry
 
-from portico.model.errors import PorticoError
+from portico.model.errors import PorticoError, ProviderFailed, ProviderTimeout
 from portico.providers.azure_common.credentials import AzureAccess
 from portico.providers.azure_common.errors import ServiceError
 from portico.providers.contract.provider import TIMEOUT_SECONDS
 from portico.providers.wire import transport
 
 ATTEMPTS = 4
+_FIRST_WAIT = 0.1
+_LONGEST_WAIT = 5.0
+_STALLED_SECONDS = 300.0
+"""A copy without progress for this long is given up."""
 _PIECE = 2**20
 """The most bytes that are read from or passed to a connection at once."""
 
@@ -189,6 +193,24 @@ class Service:
             await client.close()
             if hasattr(self._credential, "close"):
                 await self._credential.close()
+
+
+async def copied(headers: Mapping[str, str], look: Callable[[], Awaitable[Mapping[str, str]]]) -> Mapping[str, str]:
+    """The headers of a copy once it has ended: the service may copy in the background. `look` asks for them again."""
+    wait, waited, seen = _FIRST_WAIT, 0.0, ""
+    while headers.get("x-ms-copy-status") == "pending":
+        progress = headers.get("x-ms-copy-progress", "")
+        waited, seen = (waited + wait, seen) if progress == seen else (0.0, progress)
+        if waited > _STALLED_SECONDS:
+            raise ProviderTimeout("The storage didn't finish a copy in time. Try again.")
+        await asyncio.sleep(wait)
+        wait = min(2 * wait, _LONGEST_WAIT)
+        headers = await look()
+    return headers
+
+
+def copy_failed(status: str | None) -> ProviderFailed:
+    return ProviderFailed("The storage couldn't copy a file. Try again.", cause=f"the copy ended as {status!r}"[:200])
 
 
 class _Sent:

@@ -16,7 +16,7 @@ from portico.model.entries import FOLDER_TYPE, UNKNOWN_TYPE, Entry
 from portico.model.paths import Path
 from portico.providers.azure_common.credentials import AzureAccess
 from portico.providers.azure_common.errors import ServiceError
-from portico.providers.azure_common.service import Body, Service, Stream
+from portico.providers.azure_common.service import Body, Service, Stream, copied, copy_failed
 from portico.providers.azure_files import names
 from portico.providers.azure_files.errors import is_absent
 from portico.providers.azure_files.listing import FolderListing, read_listing, stamp
@@ -115,11 +115,16 @@ class Share:
                 return None
             raise
 
-    async def copied(self, path: Path) -> tuple[str, str, Found]:
-        """The status and progress of a copy to `path`, and the file."""
-        headers = (await self._service.send("HEAD", self._url(path))).headers
-        found = Found(file_entry(path.name, headers), _id(headers))
-        return headers.get("x-ms-copy-status", ""), headers.get("x-ms-copy-progress", ""), found
+    async def copied(self, path: Path) -> Found:
+        """The file, once the copy to it has ended."""
+
+        async def look() -> Mapping[str, str]:
+            return (await self._service.send("HEAD", self._url(path))).headers
+
+        headers = await copied(await look(), look)
+        if (status := headers.get("x-ms-copy-status")) != "success":
+            raise copy_failed(status)
+        return Found(file_entry(path.name, headers), _id(headers))
 
     async def read(self, path: Path, start: int, stop: int | None) -> Stream:
         return await self._service.stream(self._url(path), headers=range_header(start, stop, "x-ms-range"))

@@ -18,7 +18,7 @@ from typing import TypeVar
 from azure.core.exceptions import AzureError
 
 from portico.model.entries import UNKNOWN_TYPE, Entry
-from portico.model.errors import PorticoError, ProviderFailed, ProviderTimeout
+from portico.model.errors import PorticoError
 from portico.model.paths import RESERVED_PREFIX, Path
 from portico.providers.azure_common.errors import ServiceError, translated
 from portico.providers.azure_common.service import Body
@@ -41,7 +41,6 @@ _RESUMABLE = "upload-"
 _HEADER_TEXT = re.compile(r"[\x20-\x7e]{1,256}")
 _MIN_GROWTH = 64 * MIB
 _MAX_GROWTH = 1024 * MIB
-_COPY_STALLS_SECONDS = 300.0
 _CLEANUP_FRACTION = 3
 """Cleaning up may take the timeout divided by this: the client waits to learn that the upload failed."""
 
@@ -100,26 +99,9 @@ class StagedFile:
         self._begun = True
         with translated(source.name):
             await in_staging(self._share, lambda: self._share.start_copy(source, self._path))
-            found = await self._copied()
+            found = await self._share.copied(self._path)
         self.id, self._type = found.id, found.entry.content_type
         self._size = self.room = found.entry.size or 0
-
-    async def _copied(self) -> Found:
-        pause, waited, seen = 0.05, 0.0, ""
-        while True:
-            status, progress, found = await self._share.copied(self._path)
-            if status == "success":
-                return found
-            if status != "pending":
-                raise ProviderFailed(
-                    "The storage couldn't copy the file. Try again.",
-                    cause=f"a copy within the share ended as {status or 'unknown'!r}",
-                )
-            waited, seen = (waited + pause, seen) if progress == seen else (0.0, progress)
-            if waited > _COPY_STALLS_SECONDS:
-                raise ProviderTimeout("The storage didn't finish a copy in time. Try again.")
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, 2.0)
 
     async def commit(
         self,

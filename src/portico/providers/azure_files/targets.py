@@ -10,7 +10,7 @@ from azure.core.exceptions import AzureError
 from portico.model.entries import Entry
 from portico.model.errors import InvalidPath, PorticoError, already_exists, cannot_replace_folder, changed, not_a_folder
 from portico.model.paths import Path
-from portico.providers.azure_common.errors import ServiceError, translated
+from portico.providers.azure_common.errors import ServiceError, may_have_succeeded, translated
 from portico.providers.azure_files import names
 from portico.providers.azure_files.errors import lacks_parent
 from portico.providers.azure_files.listing import FolderListing
@@ -160,8 +160,10 @@ async def relocate(
     try:
         headers = await share.rename(source, target, is_folder=is_folder, replace=replace, modified=modified)
     except (ServiceError, AzureError) as error:
-        if moved := await _moved_despite_error(share, found, target, error):
-            return moved
+        if may_have_succeeded(error):  # then a rename has kept the id
+            there = await (share.folder(target) if is_folder else share.file(target))
+            if there and there.id and there.id == found.id:
+                return there.entry
         if isinstance(error, ServiceError) and error.status == 409:
             await _check_free(share, target, is_folder=is_folder, replace=replace)
         if not (isinstance(error, ServiceError) and lacks_parent(error) and retry):
@@ -173,16 +175,6 @@ async def relocate(
     entry = file_entry(target.name, headers, found.entry.size)
     entry.content_type = found.entry.content_type
     return entry
-
-
-async def _moved_despite_error(
-    share: Share, found: Found, target: Path, error: ServiceError | AzureError
-) -> Entry | None:
-    """The entry at the target if the rename succeeded and only its response was lost: a rename keeps the id."""
-    if isinstance(error, ServiceError) and not error.repeated and error.status < 500:
-        return None
-    there = await (share.folder(target) if found.entry.is_folder else share.file(target))
-    return there.entry if there and there.id and there.id == found.id else None
 
 
 async def _check_free(share: Share, target: Path, *, is_folder: bool, replace: bool) -> None:
