@@ -1,16 +1,15 @@
 """The target of a write, copy or move: checks, missing folders, and the rename into place."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from datetime import datetime
 
 from azure.core.exceptions import AzureError
 
 from portico.model.entries import Entry
-from portico.model.errors import InvalidPath, PorticoError, already_exists, cannot_replace_folder, changed, not_a_folder
+from portico.model.errors import InvalidPath, already_exists, cannot_replace_folder, changed, not_a_folder
 from portico.model.paths import Path
-from portico.providers.azure_common.errors import ServiceError, may_have_succeeded, translated
+from portico.providers.azure_common.errors import ServiceError, may_have_succeeded
 from portico.providers.azure_files import names
 from portico.providers.azure_files.errors import lacks_parent
 from portico.providers.azure_files.listing import FolderListing
@@ -44,24 +43,15 @@ async def pages(share: Share, folder: Path, prefix: str = "") -> AsyncIterator[F
             return
 
 
-@contextmanager
-def counting(done: Callable[[], str], path: Path) -> Iterator[None]:
-    """Add to an error how much was done before it."""
-    try:
-        with translated(path.name):
-            yield
-    except PorticoError as error:
-        raise error.after(done()) from error
-
-
 async def check_file_target(
     share: Share, target: Path, *, replace: bool, ancestors_checked: bool = False, if_match: str | None = None
 ) -> None:
     """Check before a large body is received: what would fail at the rename fails now."""
     names.check(target)
-    file, folder, parent = await asyncio.gather(
-        share.file(target), share.folder(target), _known() if ancestors_checked else share.folder(target.parent)
-    )
+    looks = [share.file(target), share.folder(target)]
+    if not ancestors_checked:
+        looks.append(share.folder(target.parent))
+    file, folder, *parent = await asyncio.gather(*looks)
     if folder:
         raise cannot_replace_folder(target.name)
     if file and not replace:
@@ -70,7 +60,7 @@ async def check_file_target(
         raise changed(target.name)
     if file:
         await _check_spelling(share, target)
-    if not parent:
+    if parent == [None]:
         await check_ancestors(share, target.parent)
 
 
@@ -79,10 +69,6 @@ async def check_version(share: Share, target: Path, etag: str) -> None:
     there = await share.file(target)
     if there is None or there.entry.etag != etag:
         raise changed(target.name)
-
-
-async def _known() -> bool:
-    return True
 
 
 async def check_folder_target(share: Share, target: Path, *, replace: bool) -> bool:

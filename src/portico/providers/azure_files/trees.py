@@ -15,7 +15,7 @@ from portico.model.errors import (
     not_found,
 )
 from portico.model.paths import Path
-from portico.providers.azure_common.errors import ServiceError
+from portico.providers.azure_common.errors import ServiceError, translated
 from portico.providers.azure_files import names
 from portico.providers.azure_files.service import Found, Share
 from portico.providers.azure_files.staging import STAGING, StagedFile, hidden_path, is_abandoned
@@ -23,12 +23,12 @@ from portico.providers.azure_files.targets import (
     check_file_target,
     check_folder_target,
     check_version,
-    counting,
     entries,
     make_folders,
     pages,
     relocate,
 )
+from portico.providers.contract.provider import counting
 from portico.providers.contract.uploads import KeptFile, over_kept
 from portico.runtime.progress_counter import count
 from portico.runtime.tasks import for_each
@@ -59,7 +59,7 @@ async def _remove_tree(share: Share, top: Path) -> None:
             done += 1
             count()
 
-    with counting(lambda: f"{done} files were deleted", top):
+    with counting(lambda: f"{done} files were deleted"), translated(top.name):
         while pending:
             here, emptied = pending.pop()
             if emptied:
@@ -225,7 +225,7 @@ async def _copy_tree(share: Share, source: Path, target: Path, *, replace: bool)
         done += 1
         count(size=entry.size)
 
-    with counting(lambda: f"{done} files were copied", target):
+    with counting(lambda: f"{done} files were copied"), translated(target.name):
         while pending:
             here, there = pending.pop()
             await make_folders(share, there)
@@ -240,7 +240,7 @@ async def _merge(share: Share, source: Path, target: Path) -> None:
     done = 0
     pending = [(source, target)]
     emptied: list[Path] = []
-    with counting(lambda: f"{done} files and folders were moved", target):
+    with counting(lambda: f"{done} files and folders were moved"), translated(target.name):
         while pending:
             here, there = pending.pop()
             emptied.append(here)

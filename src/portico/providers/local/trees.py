@@ -3,12 +3,12 @@
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Self
 
-from portico.model.errors import NotFound, NotPossible, PorticoError, already_exists, cannot_replace_folder
+from portico.model.errors import NotFound, NotPossible, already_exists, cannot_replace_folder
 from portico.model.paths import Path, name_flaw
-from portico.providers.contract.provider import DoesNotFitInTrash
+from portico.providers.contract.provider import DoesNotFitInTrash, counting
 from portico.providers.contract.uploads import KeptFile
 from portico.providers.local.confined_fs import (
     FOLDER_FLAGS,
@@ -178,7 +178,10 @@ def rename(top: Volume, source: Path, target: Path, replace: bool, kept: KeptFil
             _claim_folder(top, target, replace)
         with opened_folder(top, target.parent, make=True) as target_folder:
             if not is_folder(info):
-                with _commit_lock(top, kept):
+                with ExitStack() as stack:
+                    if kept:  # while this is held, no upload takes the place of the file that is kept
+                        staging = stack.enter_context(opened_staging(top))
+                        stack.enter_context(commit_lock(staging, alone=True))
                     existing = lstat(target_folder, target.name)
                     check_replaceable(existing, target, replace=replace)
                     if existing and os.path.samestat(existing, info):
@@ -195,16 +198,6 @@ def rename(top: Volume, source: Path, target: Path, replace: bool, kept: KeptFil
             os.fsync(target_folder)
         os.fsync(source_folder)
     return True
-
-
-@contextmanager
-def _commit_lock(top: Volume, kept: KeptFile | None) -> Iterator[None]:
-    """While this is held, no upload takes the place of the file that is kept."""
-    if kept is None:
-        yield
-        return
-    with opened_staging(top) as staging, commit_lock(staging, alone=True):
-        yield
 
 
 def merge(token: CancelToken, top: Volume, source: Path, target: Path) -> None:
@@ -235,12 +228,9 @@ def merge(token: CancelToken, top: Volume, source: Path, target: Path) -> None:
         os.fsync(here.folder)
         return shared
 
-    def leave(name: str) -> None:
-        _remove_emptied(here.folder, name)
-
-    with _counting(lambda: f"{moved} files and folders were moved", target):
+    with counting(lambda: f"{moved} files and folders were moved"), translated(target):
         with Traversal(top, source) as here, Traversal(top, target) as there:
-            traverse(token, here, there, visit, leave=leave)
+            traverse(token, here, there, visit, leave=lambda name: _remove_emptied(here.folder, name))
         with opened_folder(top, source.parent) as folder:
             _remove_emptied(folder, source.name)
             os.fsync(folder)
@@ -300,23 +290,16 @@ def _rename_folder(source_folder: int, source: str, target_folder: int, target: 
 def _claim_folder(top: Volume, target: Path, replace: bool) -> None:
     """Create the target folder unless it may exist: of two callers, one fails."""
     if replace:
-        _check_folder_target(top, target)
+        with suppress(FileNotFoundError), opened_folder(top, target.parent) as folder:
+            info = lstat(folder, target.name)
+            if info is not None and not is_folder(info):
+                raise already_exists(target.name)
         return
     with opened_folder(top, target.parent, make=True) as folder:
         try:
             os.mkdir(target.name, dir_fd=folder)
         except FileExistsError:
             raise already_exists(target.name) from None
-
-
-def _check_folder_target(top: Volume, target: Path) -> None:
-    try:
-        with opened_folder(top, target.parent) as folder:
-            info = lstat(folder, target.name)
-    except FileNotFoundError:
-        return
-    if info is not None and not is_folder(info):
-        raise already_exists(target.name)
 
 
 def _copy_tree(token: CancelToken, top: Volume, source: Path, target: Path, replace: bool) -> None:
@@ -332,38 +315,24 @@ def _copy_tree(token: CancelToken, top: Volume, source: Path, target: Path, repl
                 folders.append(name)
             else:
                 with _unless_removed(here.folder, name):
-                    _copy_within(token, here.folder, there.folder, name, staging, replace)
+                    check_replaceable(lstat(there.folder, name), Path((name,)), replace=replace)
+                    with OpenFile(here.folder, Path((name,))) as file, new_file(staging) as (staged, descriptor):
+                        _copy_content(token, file.fileno(), descriptor)
+                        os.fsync(descriptor)
+                        commit_staged(staging, staged, there.folder, Path((name,)), replace=replace)
                     copied += 1
                     count()
         os.fsync(there.folder)
         return folders
 
     with (
-        _counting(lambda: f"{copied} files were copied", target),
+        counting(lambda: f"{copied} files were copied"),
+        translated(target),
         opened_staging(top) as staging,
         Traversal(top, source) as here,
         Traversal(top, target, make=True) as there,
     ):
         traverse(token, here, there, visit, make=True)
-
-
-@contextmanager
-def _counting(done: Callable[[], str], path: Path) -> Iterator[None]:
-    """Add to an error how much was done before it."""
-    try:
-        with translated(path):
-            yield
-    except PorticoError as error:
-        raise error.after(done()) from error
-
-
-def _copy_within(token: CancelToken, here: int, there: int, name: str, staging: int, replace: bool) -> None:
-    """Copy a file between open folders, all or nothing; the caller syncs the target folder."""
-    check_replaceable(lstat(there, name), Path((name,)), replace=replace)
-    with OpenFile(here, Path((name,))) as file, new_file(staging) as (staged, descriptor):
-        _copy_content(token, file.fileno(), descriptor)
-        os.fsync(descriptor)
-        commit_staged(staging, staged, there, Path((name,)), replace=replace)
 
 
 def _copy_file(

@@ -13,13 +13,13 @@ from portico.model.errors import (
     Changed,
     InvalidPath,
     NotFound,
-    PorticoError,
     ProviderFailed,
     cannot_replace_folder,
     changed,
     not_found,
     service_failed,
 )
+from portico.providers.contract.provider import counting
 from portico.providers.objects.service import ObjectService, Version, name_of
 from portico.runtime.progress_counter import count
 from portico.runtime.tasks import for_each
@@ -83,11 +83,9 @@ async def copy_tree(store: ObjectService, source: str, target: str, *, replace: 
         except NotFound:
             return  # deleted in the meantime
 
-    try:
+    with counting(lambda: f"{len(copied)} files were copied"):
         async for listing in store.pages(source, flat=True):
             await for_each(copy_one, listing.objects)
-    except PorticoError as error:
-        raise error.after(f"{len(copied)} files were copied") from error
     return copied
 
 
@@ -112,14 +110,11 @@ async def remove_copied(store: ObjectService, copied: list[Version]) -> list[Ver
     """Remove the sources of a move. Returns those that stay, as they were replaced after they were copied."""
     removed = 0
     newer: list[Version] = []
-    try:
+    with counting(lambda: f"All {len(copied)} files were copied, and {removed} of them removed at the source"):
         for start in range(0, len(copied), store.max_page_size):
             batch = copied[start : start + store.max_page_size]
             newer += await store.remove_versions(batch)
             removed += len(batch)
-    except PorticoError as error:
-        done = f"All {len(copied)} files were copied, and {removed} of them removed at the source"
-        raise error.after(done) from error
     return newer
 
 
@@ -148,7 +143,7 @@ async def _empty(store: ObjectService, prefix: str, work: Callable[[list[Entry]]
     Returns how many there were.
     """
     done = 0
-    try:
+    with counting(lambda: f"{done} files were deleted"):
         for _ in range(store.removal_passes):
             async for listing in store.pages(prefix, flat=True):
                 sizes = await work(listing.objects)
@@ -157,8 +152,6 @@ async def _empty(store: ObjectService, prefix: str, work: Callable[[list[Entry]]
             if not await store.holds_keys(prefix):
                 return done
         await remove_empty_folders(store, prefix)
-    except PorticoError as error:
-        raise error.after(f"{done} files were deleted") from error
     return done
 
 

@@ -22,7 +22,7 @@ from portico.model.errors import (
     not_found,
 )
 from portico.model.paths import RESERVED_PREFIX, Path
-from portico.providers.contract.provider import TRASH
+from portico.providers.contract.provider import TRASH, counting
 from portico.providers.objects.service import ObjectService, Version, folder_key, key_of, name_of, path_of
 from portico.providers.objects.store import ObjectStore
 from portico.providers.objects.trees import ATTEMPTS, check_merge, count_files, file_size, move_objects
@@ -207,7 +207,7 @@ class VersionedStore(ObjectStore):
 
     async def _move_folder_to_trash(self, prefix: str, place: str) -> None:
         number = removed = 0
-        try:
+        with counting(lambda: f"{removed} files were deleted"):
             async for found in self.versions.pages(prefix):
                 if not found and number:
                     continue
@@ -217,8 +217,6 @@ class VersionedStore(ObjectStore):
                 await move_objects(self, others, prefix, place)
                 removed += len(found)
                 count_files([file_size(now.entry) for now in found])
-        except PorticoError as error:
-            raise error.after(f"{removed} files were deleted") from error
 
     async def _note_and_remove(self, prefix: str, place: str, number: int, found: list[Current]) -> None:
         """Remove objects that have versions. One that is replaced in the meantime is noted and removed as it is then."""
