@@ -51,10 +51,10 @@ def parsers() -> Iterator[Parser]:
     for name in COMMANDS:
         command = load(name)
         if isinstance(command, Command):
-            yield command.parser(f"portico {name}")
+            yield Parser(command, f"portico {name}")
         else:
             for inner, one in command.commands.items():
-                yield one.parser(f"portico {name} {inner}")
+                yield Parser(one, f"portico {name} {inner}")
 
 
 @pytest.mark.parametrize("parser", list(parsers()), ids=lambda parser: parser.prog)
@@ -255,7 +255,7 @@ def test_the_kind_of_a_connection_is_not_offered_for_change(anna: Portico) -> No
 def test_not_every_dash_begins_an_option(word: str) -> None:
     command = load("rm")
     assert isinstance(command, Command)
-    parsed = command.parser("portico rm").parse(["-rc", word, "--", "-r"])
+    parsed = Parser(command, "portico rm").parse(["-rc", word, "--", "-r"])
     assert parsed is not None
     assert (parsed.paths, parsed.recursive, parsed.goes_on) == ([word, "-r"], True, True)
 
@@ -264,7 +264,7 @@ def test_not_every_dash_begins_an_option(word: str) -> None:
 def test_spellings_of_a_value(words: list[str]) -> None:
     command = load("put")
     assert isinstance(command, Command)
-    parsed = command.parser("portico put").parse(["a", *words, "b"])
+    parsed = Parser(command, "portico put").parse(["a", *words, "b"])
     assert parsed is not None
     assert (parsed.paths, parsed.jobs) == (["a", "b"], 4)
 

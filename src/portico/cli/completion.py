@@ -119,7 +119,7 @@ def candidates(words: list[str]) -> Iterator[str]:
             yield from _beginning(command.commands, current)
             return
         command, rest = command.commands[rest[0]], rest[1:]
-    yield from _of_command(name, command.parser(name), rest, current)
+    yield from _of_command(name, Parser(command, name), rest, current)
 
 
 def _of_command(name: str, parser: Parser, before: list[str], current: str) -> Iterator[str]:

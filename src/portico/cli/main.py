@@ -92,7 +92,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _dispatch(words: list[str], home: str | None) -> int:
-    from portico.cli.console.parser import Group
+    from portico.cli.console.parser import Group, Parser, of_command, of_group
     from portico.cli.console.terminal import prepare_streams
 
     prepare_streams()
@@ -110,17 +110,13 @@ def _dispatch(words: list[str], home: str | None) -> int:
     needs_server = COMMANDS[name].needs_server
     if isinstance(command, Group):
         if not rest or rest[0] in _HELP_FLAGS:
-            from portico.cli.console.parser import of_group
-
             text = of_group(command, prog, with_home=needs_server)
             print(text, file=sys.stdout if rest else sys.stderr)
             return DONE if rest else USAGE
         command, prog, rest = command.find(prog, rest[0]), f"{prog} {rest[0]}", rest[1:]
-    parser = command.parser(prog, with_home=needs_server)
+    parser = Parser(command, prog, with_home=needs_server)
     options = parser.parse(rest)
     if options is None:
-        from portico.cli.console.parser import of_command
-
         print(of_command(parser))
         return DONE
     options.command = name
@@ -133,13 +129,11 @@ def _dispatch(words: list[str], home: str | None) -> int:
 
 def _check_command(name: str) -> None:
     if name not in COMMANDS:
-        from portico.cli.console.parser import no_such, usage_sentence
+        from portico.cli.console.parser import unknown
 
         if name.partition("=")[0] == "--profile":
             raise UsageMistake("--profile must follow the command: portico COMMAND --profile NAME.")
-        what = "option" if name.startswith("-") else "command"
-        known = ("--help", "--home", "--version") if name.startswith("-") else COMMANDS
-        raise UsageMistake(usage_sentence(no_such(what, name, known), "portico"))
+        raise unknown(name, COMMANDS, ("--help", "--home", "--version"), "portico")
     if COMMANDS[name].needs_server:
         from importlib.util import find_spec
 

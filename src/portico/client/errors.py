@@ -70,6 +70,10 @@ class ClientError(Exception):
     final = False
     """Whether it was temporary, and there are no attempts left."""
 
+    def __init_subclass__(cls, *, code: str = "") -> None:
+        super().__init_subclass__()
+        cls.code = code or cls.code
+
     def __init__(
         self,
         detail: str,
@@ -103,202 +107,146 @@ class Temporary(ClientError):
     """The same request may succeed later."""
 
 
-class InvalidRequest(ClientError):
-    code = "invalid-request"
+class InvalidRequest(ClientError, code="invalid-request"): ...
 
 
-class InvalidPath(ClientError):
-    code = "invalid-path"
+class InvalidPath(ClientError, code="invalid-path"): ...
 
 
-class InvalidCursor(ClientError):
-    code = "invalid-cursor"
+class InvalidCursor(ClientError, code="invalid-cursor"): ...
 
 
-class MoreNeeded(ClientError):
+class MoreNeeded(ClientError, code="more-needed"):
     """A share link asks for a password or a name."""
 
-    code = "more-needed"
 
-
-class WeakPassword(ClientError):
+class WeakPassword(ClientError, code="weak-password"):
     """A new password is too short, or easy to guess."""
 
-    code = "weak-password"
 
-
-class WrongPassword(ClientError):
+class WrongPassword(ClientError, code="wrong-password"):
     """Of a share link, or one's own that is to be changed."""
 
-    code = "wrong-password"
 
-
-class LimitReached(ClientError):
+class LimitReached(ClientError, code="limit-reached"):
     """A share link has been used as often as its owner allows."""
 
-    code = "limit-reached"
+
+class NotSignedIn(ClientError, code="not-signed-in"): ...
 
 
-class NotSignedIn(ClientError):
-    code = "not-signed-in"
+class Forbidden(ClientError, code="forbidden"): ...
 
 
-class Forbidden(ClientError):
-    code = "forbidden"
+class AddressNotAllowed(ClientError, code="address-not-allowed"): ...
 
 
-class AddressNotAllowed(ClientError):
-    code = "address-not-allowed"
+class NotFound(ClientError, code="not-found"): ...
 
 
-class NotFound(ClientError):
-    code = "not-found"
-
-
-class TargetGone(NotFound):
+class TargetGone(NotFound, code="target-gone"):
     """What a share link was made for is gone."""
 
-    code = "target-gone"
 
-
-class NoThumbnail(ClientError):
+class NoThumbnail(ClientError, code="no-thumbnail"):
     """There is no thumbnail of this file, or the gateway makes none."""
 
-    code = "no-thumbnail"
+
+class MethodNotAllowed(ClientError, code="method-not-allowed"): ...
 
 
-class MethodNotAllowed(ClientError):
-    code = "method-not-allowed"
-
-
-class RequestTimeout(Temporary):
+class RequestTimeout(Temporary, code="timeout"):
     """The gateway timed out waiting for the rest of the request."""
 
-    code = "timeout"
+
+class NotAFolder(ClientError, code="not-a-folder"): ...
 
 
-class NotAFolder(ClientError):
-    code = "not-a-folder"
+class IsAFolder(ClientError, code="is-a-folder"): ...
 
 
-class IsAFolder(ClientError):
-    code = "is-a-folder"
+class AlreadyExists(ClientError, code="already-exists"): ...
 
 
-class AlreadyExists(ClientError):
-    code = "already-exists"
+class NotPossible(ClientError, code="not-possible"): ...
 
 
-class NotPossible(ClientError):
-    code = "not-possible"
-
-
-class RequestRunning(Temporary):
+class RequestRunning(Temporary, code="request-running"):
     """The gateway is still busy with an earlier attempt of the same request."""
 
-    code = "request-running"
+
+class IdempotencyKeyReused(ClientError, code="idempotency-key-reused"): ...
 
 
-class IdempotencyKeyReused(ClientError):
-    code = "idempotency-key-reused"
+class FolderNotEmpty(ClientError, code="folder-not-empty"): ...
 
 
-class FolderNotEmpty(ClientError):
-    code = "folder-not-empty"
-
-
-class Changed(ClientError):
+class Changed(ClientError, code="changed"):
     """The file is not the requested version."""
 
-    code = "changed"
 
-
-class DigestMismatch(ClientError):
+class DigestMismatch(ClientError, code="digest-mismatch"):
     """The gateway received something else than was sent; it stored nothing."""
 
-    code = "digest-mismatch"
+
+class TooLarge(ClientError, code="too-large"): ...
 
 
-class TooLarge(ClientError):
-    code = "too-large"
+class UriTooLong(ClientError, code="uri-too-long"): ...
 
 
-class UriTooLong(ClientError):
-    code = "uri-too-long"
+class UnsupportedMediaType(ClientError, code="unsupported-media-type"): ...
 
 
-class UnsupportedMediaType(ClientError):
-    code = "unsupported-media-type"
+class RangeNotSatisfiable(ClientError, code="range-not-satisfiable"): ...
 
 
-class RangeNotSatisfiable(ClientError):
-    code = "range-not-satisfiable"
+class OffsetMismatch(ClientError, code="offset-mismatch"): ...
 
 
-class OffsetMismatch(ClientError):
-    code = "offset-mismatch"
+class UploadTakenOver(ClientError, code="upload-taken-over"): ...
 
 
-class UploadTakenOver(ClientError):
-    code = "upload-taken-over"
+class ChecksumMismatch(ClientError, code="checksum-mismatch"): ...
 
 
-class ChecksumMismatch(ClientError):
-    code = "checksum-mismatch"
+class TusVersion(ClientError, code="tus-version"): ...
 
 
-class TusVersion(ClientError):
-    code = "tus-version"
+class TooManyRequests(Temporary, code="too-many-requests"): ...
 
 
-class TooManyRequests(Temporary):
-    code = "too-many-requests"
+class HeadersTooLarge(ClientError, code="headers-too-large"): ...
 
 
-class HeadersTooLarge(ClientError):
-    code = "headers-too-large"
-
-
-class Internal(ClientError):
+class Internal(ClientError, code="internal"):
     """An internal error of the gateway; its log has the details under the request ID."""
 
-    code = "internal"
+
+class ProviderRefused(ClientError, code="provider-refused"): ...
 
 
-class ProviderRefused(ClientError):
-    code = "provider-refused"
+class ProviderFailed(ClientError, code="provider-error"): ...
 
 
-class ProviderFailed(ClientError):
-    code = "provider-error"
+class ProviderUnavailable(Temporary, code="provider-unavailable"): ...
 
 
-class ProviderUnavailable(Temporary):
-    code = "provider-unavailable"
+class Unavailable(Temporary, code="unavailable"): ...
 
 
-class Unavailable(Temporary):
-    code = "unavailable"
+class ProviderTimeout(Temporary, code="provider-timeout"): ...
 
 
-class ProviderTimeout(Temporary):
-    code = "provider-timeout"
+class StorageFull(ClientError, code="storage-full"): ...
 
 
-class StorageFull(ClientError):
-    code = "storage-full"
-
-
-class SignInFailed(NotSignedIn):
+class SignInFailed(NotSignedIn, code="invalid_grant"):
     """The sign-in failed. The code is OAuth's, such as `invalid_grant` for a wrong user name or password."""
 
-    code = "invalid_grant"
 
-
-class ConnectionFailed(Temporary):
+class ConnectionFailed(Temporary, code="connection-failed"):
     """The response is missing or incomplete."""
-
-    code = "connection-failed"
 
     def __init__(self, detail: str, *, sent: bool = False, opening: bool = False) -> None:
         super().__init__(detail)
@@ -308,52 +256,36 @@ class ConnectionFailed(Temporary):
         """Whether the connection could not be established."""
 
 
-class Unreachable(ClientError):
+class Unreachable(ClientError, code="unreachable"):
     """There is no gateway at this address, or its certificate is not trusted. Retrying does not help."""
 
-    code = "unreachable"
 
-
-class NotAGateway(ClientError):
+class NotAGateway(ClientError, code="not-a-gateway"):
     """The response is not that of a Portico gateway."""
 
-    code = "not-a-gateway"
 
-
-class JobCancelled(ClientError):
+class JobCancelled(ClientError, code="cancelled"):
     """A change on the gateway was cancelled; what was done before that is kept."""
 
-    code = "cancelled"
 
-
-class SourceChanged(ClientError):
+class SourceChanged(ClientError, code="source-changed"):
     """A local file or stream changed while it was uploaded; it was not stored."""
 
-    code = "source-changed"
 
-
-class ProfileUnusable(ClientError):
+class ProfileUnusable(ClientError, code="profile-unusable"):
     """The profile does not exist, or cannot be read or written."""
 
-    code = "profile-unusable"
 
-
-class WrongDigest(ClientError):
+class WrongDigest(ClientError, code="wrong-digest"):
     """The gateway stored something else than was sent, or something else arrived than it has stored."""
 
-    code = "wrong-digest"
 
-
-class WrongSize(ClientError):
+class WrongSize(ClientError, code="wrong-size"):
     """The stored file does not have the size that was sent."""
 
-    code = "wrong-size"
 
-
-class TransfersFailed(ClientError):
+class TransfersFailed(ClientError, code="transfers-failed"):
     """Some of several files could not be transferred; all others were."""
-
-    code = "transfers-failed"
 
     def __init__(self, failures: Mapping[str, Exception]) -> None:
         path, error = next(iter(failures.items()))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from portico.cli.commands import COMMANDS, load
-from portico.cli.console.parser import Command
+from portico.cli.console.parser import Command, Parser
 
 from ...gateways import Gateway
 from .conftest import tree
@@ -62,6 +62,6 @@ def test_every_command_and_option_is_documented(name: str) -> None:
     part = text[text.index("## Files on a gateway") :]
     command = load(name)
     commands = [command] if isinstance(command, Command) else command.commands.values()
-    for option in chain.from_iterable(each.parser(name).options for each in commands):
+    for option in chain.from_iterable(Parser(each, name).options for each in commands):
         if option.startswith("--") and option not in ("--help", "--line"):
             assert f"`{option}" in part or f"[{option}" in part or f" {option}" in part, option

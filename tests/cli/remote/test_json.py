@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from portico.cli.commands import COMMANDS, load
-from portico.cli.console.parser import Command, Group
+from portico.cli.console.parser import Command, Group, Parser
 
 from ...gateways import FILES, Gateway
 from ..conftest import Portico
@@ -123,11 +123,11 @@ def commands() -> Iterator[tuple[str, Command]]:
 
 
 def test_every_command_with_the_option_is_tried() -> None:
-    assert {name for name, command in commands() if "--json" in command.parser(name).options} == {*CALLS}
+    assert {name for name, command in commands() if "--json" in Parser(command, name).options} == {*CALLS}
 
 
 def test_the_option_is_the_same_everywhere() -> None:
-    options = [command.parser(name).options.get("--json") for name, command in commands()]
+    options = [Parser(command, name).options.get("--json") for name, command in commands()]
     assert {(option.dest, option.help) for option in options if option} == {
         ("as_json", "Print JSON, one object per line.")
     }

@@ -1,14 +1,14 @@
 """`portico audit …`: search the audit log, in its file or in the database."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import msgspec
 
-from portico.cli.administration.accounts import Accounts, read_accounts
+from portico.cli.administration.accounts import read_accounts
 from portico.cli.administration.home import existing
 from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON, Facts, show_list
@@ -22,8 +22,12 @@ _BLOCK = 256 * 1024
 
 def list_(options: SimpleNamespace) -> None:
     settings = existing(options.home)
+    found: Sequence[Mapping[str, Any]]
     if settings.audit_in_database:
-        found = _in_database(options)
+        from portico.store.audit_lines import find_lines
+
+        wanted = {"user": options.user, "action": options.action, "since": options.since, "limit": options.limit}
+        found = read_accounts(options.home, lambda accounts: find_lines(accounts.database, **wanted))
     elif settings.audit_file in (None, "stdout"):
         place = "off" if settings.audit_file is None else "written to standard output"
         raise NotPossible(
@@ -33,16 +37,6 @@ def list_(options: SimpleNamespace) -> None:
         found = _in_file(settings.audit_file, options)
     rows = found if options.as_json else [_facts(line) for line in found]
     show_list(rows, as_json=options.as_json, empty="No audit lines match.")
-
-
-def _in_database(options: SimpleNamespace) -> list[Mapping[str, Any]]:
-    async def action(accounts: Accounts) -> list[Mapping[str, Any]]:
-        from portico.store.audit_lines import find_lines
-
-        wanted = {"user": options.user, "action": options.action, "since": options.since}
-        return list(await find_lines(accounts.database, **wanted, limit=options.limit))
-
-    return read_accounts(options.home, action)
 
 
 def _in_file(file: str, options: SimpleNamespace) -> list[Mapping[str, Any]]:

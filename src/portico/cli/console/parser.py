@@ -95,13 +95,10 @@ class Command(NamedTuple):
     defaults: Mapping[str, Any] = {}
     """Options that the work looks at, and that this command does not have."""
 
-    def parser(self, prog: str, *, with_home: bool = False) -> "Parser":
-        """`with_home` describes `--home`, which is taken out of the words before they are parsed."""
-        return Parser(self, prog, with_home=with_home)
-
 
 class Parser:
-    def __init__(self, command: Command, prog: str, *, with_home: bool) -> None:
+    def __init__(self, command: Command, prog: str, *, with_home: bool = False) -> None:
+        """`with_home` describes `--home`, which is taken out of the words before they are parsed."""
         self.prog, self.description, self.epilog = prog, command.description, command.epilog
         self._help = flag(*(["-h"] if command.short_help else []), "--help", help="Show this help.")
         home = [option("--home", metavar="DIR", help=HOME_HELP)] if with_home else []
@@ -145,7 +142,9 @@ class Parser:
                 continue
             for option, text in self._options_of(word, words):
                 given.add(option)
-                self._store(options, option, self._value(option, text, waiting))
+                value = self._value(option, text, waiting)
+                value = [*getattr(options, option.dest), value] if option.repeatable else value
+                setattr(options, option.dest, value)
         self._store_arguments(options, texts + rest, given)
         return options
 
@@ -187,11 +186,6 @@ class Parser:
             text = waiting.pop()
         return option.convert(text)
 
-    def _store(self, options: SimpleNamespace, option: Argument, value: Any) -> None:
-        if option.repeatable:
-            value = [*getattr(options, option.dest), value]
-        setattr(options, option.dest, value)
-
     def _store_arguments(self, options: SimpleNamespace, texts: list[str], given: set[Argument]) -> None:
         for argument, text in zip(self.arguments, texts, strict=False):
             setattr(options, argument.dest, argument.convert(text))
@@ -219,9 +213,7 @@ class Group(NamedTuple):
     def find(self, prog: str, word: str) -> Command:
         if word in self.commands:
             return self.commands[word]
-        what = "option" if word.startswith("-") else "command"
-        known = ("--help", "--home") if word.startswith("-") else self.commands
-        raise UsageMistake(usage_sentence(no_such(what, word, known), prog))
+        raise unknown(word, self.commands, ("--help", "--home"), prog)
 
 
 _SYNONYMS = (
@@ -244,6 +236,11 @@ def no_such(what: str, word: str, known: Iterable[str]) -> str:
     """There is no such option or command, and which one may be meant."""
     close = suggestion(word, list(known))
     return f"unknown {what} {word!r}" + (f", did you mean {close!r}?" if close else "")
+
+
+def unknown(word: str, commands: Iterable[str], options: Iterable[str], prog: str) -> UsageMistake:
+    what, known = ("option", options) if word.startswith("-") else ("command", commands)
+    return UsageMistake(usage_sentence(no_such(what, word, known), prog))
 
 
 def suggestion(word: str, known: list[str]) -> str | None:

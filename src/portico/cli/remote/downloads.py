@@ -13,7 +13,7 @@ from portico.cli.remote import values
 from portico.cli.remote.connect import connect
 from portico.cli.remote.download_plan import DownloadPlan, RemoteSource
 from portico.cli.remote.report import ProgressBar, Report, bare
-from portico.cli.remote.transfers import Item, print_plan, transfer
+from portico.cli.remote.transfers import Item, transfer
 from portico.cli.remote.values import (
     check_unique_names,
     expand_patterns,
@@ -24,7 +24,7 @@ from portico.cli.remote.values import (
     report_missing,
 )
 from portico.client.client import Client
-from portico.client.errors import IsAFolder, Temporary
+from portico.client.errors import IsAFolder
 from portico.client.paths import clean, split
 from portico.client.transfers.downloads import RANGE
 from portico.client.transfers.progress import Progress, Receipt, Received
@@ -76,10 +76,6 @@ def download(
     client: Client, options: SimpleNamespace, plan: Iterator[Item], report: Report, remember: Received
 ) -> None:
     """Download the files of a plan; with --dry-run, print them."""
-    if options.dry_run:
-        print_plan(plan, report, up=False, as_json=options.as_json)
-        return
-
     unverified: list[str] = []
 
     def fetch(items: Iterator[Item], progress: Progress) -> None:
@@ -102,12 +98,7 @@ def download(
         if options.as_json:
             print_json(_facts(receipt, compared=options.verify))
 
-    try:
-        transfer(plan, fetch, report)
-    except (KeyboardInterrupt, Temporary):
-        if not options.no_resume and report.is_half_done(RANGE):
-            report.note("A large file was partly downloaded. Run the command again to resume it.")
-        raise
+    transfer(plan, fetch, report, options, lambda: not options.no_resume and report.is_half_done(RANGE))
     if unverified:
         report.note(f"{len(unverified)} of the files were not verified, because the gateway has no digest for them.")
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from types import FrameType
+from types import FrameType, SimpleNamespace
 
 from portico.cli.console.output import tell
 from portico.cli.remote.report import Halt, ProgressBar, Report
 from portico.client.entries import Entry
-from portico.client.errors import AlreadyExists, TransfersFailed
+from portico.client.errors import AlreadyExists, Temporary, TransfersFailed
 from portico.client.transfers.progress import Progress
 
 _AHEAD = 10_000
@@ -37,20 +37,33 @@ Send = Callable[[Iterator[Item], Progress], None]
 """Makes the transfers; raises `TransfersFailed` at the end."""
 
 
-def transfer(plan: Iterator[Item], send: Send, report: Report) -> None:
-    """Make the transfers of a plan, with a progress bar; failures go to the report."""
+def transfer(
+    plan: Iterator[Item], send: Send, report: Report, options: SimpleNamespace, resumable: Callable[[], bool]
+) -> None:
+    """Make the transfers of a plan, with a progress bar; with --dry-run, print them. Failures go to the report.
+
+    `resumable` tells whether the next run can go on with a file of this one.
+    """
+    if options.dry_run:
+        _print_plan(plan, report, as_json=options.as_json)
+        return
     ahead = _Lookahead(plan, report)
-    with _signals_handled(ahead), ProgressBar(report):
-        while not (ahead.ended or report.halted):
-            items = ahead if report.goes_on else islice(ahead, _SLICE)
-            try:
-                send(iter(items), report.progress)
-            except TransfersFailed as error:
-                _note(error, report)
+    try:
+        with _signals_handled(ahead), ProgressBar(report):
+            while not (ahead.ended or report.halted):
+                items = ahead if report.goes_on else islice(ahead, _SLICE)
+                try:
+                    send(iter(items), report.progress)
+                except TransfersFailed as error:
+                    _note(error, report)
+    except (KeyboardInterrupt, Temporary):
+        if resumable():
+            report.note(f"A large file was partly {report.done_word}. Run the command again to resume it.")
+        raise
 
 
-def print_plan(plan: Iterator[Item], report: Report, *, up: bool, as_json: bool) -> None:
-    """With --dry-run: what would be done."""
+def _print_plan(plan: Iterator[Item], report: Report, *, as_json: bool) -> None:
+    up = report.done_word == "uploaded"
     for item in report.halting(plan):
         report.plan(item.size)
         source, target = ("source", "path") if up else ("path", "target")  # as a transfer names them

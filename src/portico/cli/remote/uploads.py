@@ -12,12 +12,11 @@ from portico.cli.remote import transfer_record
 from portico.cli.remote.connect import Gateway, connect
 from portico.cli.remote.local_sources import LocalSource, local_sources
 from portico.cli.remote.report import ProgressBar, Report, bare
-from portico.cli.remote.transfers import Item, print_plan, transfer
+from portico.cli.remote.transfers import Item, transfer
 from portico.cli.remote.upload_plan import UploadPlan
 from portico.cli.remote.values import is_folder
 from portico.client.client import Client
 from portico.client.entries import Entry
-from portico.client.errors import Temporary
 from portico.client.files import OnConflict
 from portico.client.paths import clean, join
 from portico.client.transfers.progress import Progress, Receipt, Received
@@ -53,9 +52,6 @@ def put(options: SimpleNamespace) -> int:
 
 def upload(client: Gateway, options: SimpleNamespace, plan: Iterator[Item], report: Report, remember: Received) -> None:
     """Upload the files of a plan; with --dry-run, print them."""
-    if options.dry_run:
-        print_plan(plan, report, up=True, as_json=options.as_json)
-        return
     conflict = _on_conflict(options)
 
     def send(items: Iterator[Item], progress: Progress) -> None:
@@ -76,12 +72,7 @@ def upload(client: Gateway, options: SimpleNamespace, plan: Iterator[Item], repo
         remember(receipt)
         _print_stored(options, receipt.path, receipt.entry, receipt.local, receipt.resumed)
 
-    try:
-        transfer(plan, send, report)
-    except (KeyboardInterrupt, Temporary):
-        if client.has_unfinished_uploads:
-            report.note("A large file was partly uploaded. Run the command again to resume it.")
-        raise
+    transfer(plan, send, report, options, lambda: client.has_unfinished_uploads)
 
 
 def _put_stream(

@@ -27,62 +27,51 @@ from portico.client.transfers.partial_file import PartialFile
 from portico.client.transfers.progress import Meter, Progress, Receipt, Received, Resumed
 
 
+@dataclass(slots=True)
 class RangeDownload:
-    """A download of the bytes from `start` to `stop`; to the end of the file if `stop` is None."""
+    """A download of the bytes from `position` to `stop`; to the end of the file if `stop` is None."""
 
-    def __init__(
-        self,
-        path: str,
-        write: Callable[[Piece], object],
-        *,
-        start: int = 0,
-        stop: int | None = None,
-        etag: str | None = None,
-        meter: Meter | None = None,
-        blocking: bool = True,
-        digest: bool = False,
-    ) -> None:
-        """`digest`: the entry is to have the digest of the whole file, if the gateway has recorded it."""
-        self._path = path
-        self._write = write
-        self._meter = meter
-        self.position = start
-        self.stop = stop
-        self.etag = etag
-        self.blocking = blocking
-        self._digest = digest
-        self.entry: Entry | None = None
+    path: str
+    target: Callable[[Piece], object]
+    position: int = 0
+    stop: int | None = None
+    etag: str | None = None
+    meter: Meter | None = None
+    blocking: bool = True
+    digest: bool = False
+    """Whether the entry is to have the digest of the whole file, if the gateway has recorded it."""
+    entry: Entry | None = None
 
     def request(self) -> Request:
         headers = {}
         if self.position or self.stop is not None:
             last = "" if self.stop is None else self.stop - 1
             headers["Range"] = f"bytes={self.position}-{last}"
-        if self._digest:
+        if self.digest:
             headers["Want-Repr-Digest"] = "sha-256=1"
         if self.etag:
             headers["If-Match"] = self.etag
-        return Request("GET", target(self._path, action="DOWNLOAD"), headers, sink=self)
+        return Request("GET", target(self.path, action="DOWNLOAD"), headers, sink=self)
 
     def begin(self, response: Response) -> None:
-        entry = files.described(self._path, response)
+        entry = files.described(self.path, response)
         span = response.headers.get("content-range", "") if response.status == 206 else "bytes 0-"
         if entry.size is None or not span.startswith(f"bytes {self.position}-"):
-            raise NotAGateway(f"The response is not the requested range of {self._path}.", status=response.status)
+            raise NotAGateway(f"The response is not the requested range of {self.path}.", status=response.status)
         if self.entry is None:
             self.entry = entry
             self.etag = self.etag or entry.etag
             self.stop = entry.size if self.stop is None else min(self.stop, entry.size)
-            if self._meter and self._meter.total is None:
-                self._meter.total = entry.size
+            if self.meter and self.meter.total is None:
+                self.meter.total = entry.size
         if response.status == 200:
             self.stop = entry.size
 
     def write(self, piece: Piece) -> None:
-        self._write(piece)
+        self.target(piece)
         self.position += len(piece)
-        if self._meter:
-            self._meter.add(len(piece))
+        if self.meter:
+            self.meter.add(len(piece))
 
 
 def receive(session: AuthSession, incoming: RangeDownload) -> Operation[Entry]:
@@ -133,7 +122,7 @@ def read(session: AuthSession, path: str, start: int, stop: int | None, etag: st
         return b""
     content = bytearray()
     try:
-        incoming = RangeDownload(clean(path), content.extend, start=start, stop=stop, etag=etag, blocking=False)
+        incoming = RangeDownload(clean(path), content.extend, start, stop, etag=etag, blocking=False)
         yield from receive(session, incoming)
     except RangeNotSatisfiable:
         return b""  # `start` is beyond the end, as for a slice
@@ -255,7 +244,7 @@ def _first(
 def _range(session: AuthSession, path: str, part: PartialFile, meter: Meter, start: int, stop: int) -> Operation[None]:
     with open(part.path, "r+b", buffering=0) as file:
         file.seek(start)
-        incoming = RangeDownload(path, _writer(file), start=start, stop=stop, etag=part.etag, meter=meter)
+        incoming = RangeDownload(path, _writer(file), start, stop, etag=part.etag, meter=meter)
         try:
             yield from receive(session, incoming)
         finally:

@@ -76,33 +76,29 @@ class UploadOptions:
 class ResumableUpload:
     def __init__(
         self,
-        session: AuthSession,
+        uploads: "ResumableUploads",
         record: UploadRecord | None,
         file: UploadItem,
-        source: InParts,
-        size: int,
         metadata: str,
         options: UploadOptions,
-        part: PartSize,
-        unfinished: set[str],
     ) -> None:
-        """`unfinished`: the paths of files that can be resumed, to keep up to date."""
-        self._session = session
-        self._requests = TusRequests(session)
-        self._unfinished = unfinished
+        assert isinstance(file.source, InParts)
+        assert file.source.size is not None
+        self._session = uploads.session
+        self._requests = TusRequests(uploads.session)
+        self._unfinished = uploads.unfinished
         self._record = record
         self._file = file
-        self._source = source
-        self._size = size
+        self._source, self._size = file.source, file.source.size
         self._metadata = metadata
         self._options = options
         self._checked = options.verifies(file)
         """Whether each part has its checksum."""
-        self._meter = Meter(file.path, size, options.progress)
+        self.part = PartSize(uploads.most, checked=self._checked)
+        self._meter = Meter(file.path, self._size, options.progress)
         self._id: str | None = None
         self._offset: int | None = None
         """How much the gateway has; None if it is to be asked."""
-        self._part = part
         self._resuming = False
         self.resumed = 0
         """How much the gateway had from an earlier run."""
@@ -135,7 +131,7 @@ class ResumableUpload:
                     if self._offset > reached:
                         backoff.reset()
                     else:  # on a line that breaks often, less at a time arrives
-                        self._part.shrink()
+                        self.part.shrink()
                 else:
                     response = yield from self._append(self._id, self._offset)
                     self._offset = received(response, self._size)
@@ -143,7 +139,7 @@ class ResumableUpload:
                         raise OffsetMismatch("The gateway received nothing of what was sent.")
                     failure = None
                     backoff.reset()
-                    self._part.grow()
+                    self.part.grow()
                 reached = self._offset
                 if self._offset == self._size:
                     yield from self._note(None)
@@ -154,10 +150,10 @@ class ResumableUpload:
                     raise
                 yield from self._forget()
             except TooLarge as error:
-                if error.request_id or self._part.is_smallest:
+                if error.request_id or self.part.is_smallest:
                     raise
                 # It comes from a proxy, which has passed on nothing.
-                self._part.refuse()
+                self.part.refuse()
             except (Temporary, OffsetMismatch, UploadTakenOver, ChecksumMismatch) as error:
                 if failure is None or self._offset is not None:
                     failure = error  # rather than that of a HEAD, which cannot say what is wrong
@@ -181,7 +177,7 @@ class ResumableUpload:
         yield from self._note(UnfinishedUpload(self._id, self._version, self._checked, expires))
 
     def _append(self, upload_id: str, offset: int) -> Operation[Response]:
-        size = min(self._part.bytes, self._size - offset)
+        size = min(self.part.bytes, self._size - offset)
         self._ending = offset + size == self._size
         headers = self._options.headers if self._ending else {}
         if not self._checked:
@@ -267,11 +263,11 @@ class ResumableUploads:
     """The uploads in parts of one client."""
 
     def __init__(self, session: AuthSession, records: UploadRecords) -> None:
-        self._session = session
+        self.session = session
         self._records = records
         self._supported = True
         """Whether they have not been refused, by the gateway or by a proxy."""
-        self._most = PART
+        self.most = PART
         """The largest part that the proxies between here and the gateway let through, as far as is known."""
         self.unfinished: set[str] = set()
         """The paths of files that another call, or another run, can go on with."""
@@ -288,14 +284,13 @@ class ResumableUploads:
         if isinstance(source, FileSource):
             key = (file.path, os.path.abspath(source.path), options.on_conflict or "")
             record = yield from blocking(lambda: self._records.open(*key))
-        part = PartSize(self._most, checked=options.verifies(file))
-        upload = ResumableUpload(self._session, record, file, source, size, metadata, options, part, self.unfinished)
+        upload = ResumableUpload(self, record, file, metadata, options)
         try:
             began = time.monotonic()
             response = yield from upload.send()
             sent = replace(file, sent=size, resumed=upload.resumed)
             (stored,) = reported([sent], response, time.monotonic() - began)
-            self._most = min(self._most, part.most)
+            self.most = min(self.most, upload.part.most)
             yield from self._complete(stored)
             return stored
         except NotSupported as answer:
@@ -316,7 +311,7 @@ class ResumableUploads:
         if entry is None or entry.last_modified is not None:
             return
         try:
-            found = yield from files.stat(self._session, entry.path)
+            found = yield from files.stat(self.session, entry.path)
             if found.size == entry.size:
                 stored.entry = found
         except ClientError:  # such as of a user who may not list files
