@@ -15,57 +15,47 @@ class CommandEntry(NamedTuple):
     needs_server: bool = False
 
 
-_REMOTE = "portico.cli.remote.arguments"
+def _of_server(module: str, summary: str) -> CommandEntry:
+    return CommandEntry(summary, f"portico.cli.administration.{module}", needs_server=True)
+
+
+def _of_client(summary: str) -> CommandEntry:
+    return CommandEntry(summary, "portico.cli.remote.arguments")
+
 
 COMMANDS: Mapping[str, CommandEntry] = {
-    "serve": CommandEntry("Start the gateway.", "portico.cli.administration.serve", needs_server=True),
-    "user": CommandEntry(
-        "Manage Web Users: who can sign in, and what they see.", "portico.cli.administration.users", True
+    "serve": _of_server("serve", "Start the gateway."),
+    "user": _of_server("users", "Manage Web Users: who can sign in, and what they see."),
+    "key": _of_server("keys", "Manage API keys, with which programs act for a Web User."),
+    "connection": _of_server("connections", "Manage connections to the storage services that hold the files."),
+    "uploads": _of_server("uploads", "List and end unfinished uploads."),
+    "digests": _of_server("digests", "Verify files that were copied back."),
+    "audit": _of_server("audit", "Search the audit log."),
+    "config": _of_server("config", "Check the settings in application.properties."),
+    "migrate": _of_server("database", "Migrate the database to this version of Portico."),
+    "backup": _of_server("backup", "Save users, connections and the audit log to a file."),
+    "restore": _of_server("restore", "Restore a backup."),
+    "migrate-database": _of_server(
+        "database", "Copy everything to another database, such as from SQLite to PostgreSQL."
     ),
-    "key": CommandEntry(
-        "Manage API keys, with which programs act for a Web User.", "portico.cli.administration.keys", True
-    ),
-    "connection": CommandEntry(
-        "Manage connections to the storage services that hold the files.",
-        "portico.cli.administration.connections",
-        True,
-    ),
-    "uploads": CommandEntry("List and end unfinished uploads.", "portico.cli.administration.uploads", True),
-    "digests": CommandEntry("Verify files that were copied back.", "portico.cli.administration.digests", True),
-    "audit": CommandEntry("Search the audit log.", "portico.cli.administration.audit", True),
-    "config": CommandEntry("Check the settings in application.properties.", "portico.cli.administration.config", True),
-    "migrate": CommandEntry(
-        "Migrate the database to this version of Portico.", "portico.cli.administration.database", True
-    ),
-    "backup": CommandEntry(
-        "Save users, connections and the audit log to a file.", "portico.cli.administration.backup", True
-    ),
-    "restore": CommandEntry("Restore a backup.", "portico.cli.administration.restore", True),
-    "migrate-database": CommandEntry(
-        "Copy everything to another database, such as from SQLite to PostgreSQL.",
-        "portico.cli.administration.database",
-        True,
-    ),
-    "cluster": CommandEntry(
-        "Show or forget the settings all nodes on a database share.", "portico.cli.administration.cluster", True
-    ),
-    "login": CommandEntry("Sign in to a gateway and stay signed in.", _REMOTE),
-    "logout": CommandEntry("Sign out.", _REMOTE),
-    "whoami": CommandEntry("Show who is signed in and where.", _REMOTE),
-    "ls": CommandEntry("List folders.", _REMOTE),
-    "find": CommandEntry("Find files and folders.", _REMOTE),
-    "put": CommandEntry("Upload files and folders.", _REMOTE),
-    "get": CommandEntry("Download files and folders.", _REMOTE),
-    "sync": CommandEntry("Make one folder like another, uploading or downloading.", _REMOTE),
-    "cat": CommandEntry("Write files to standard output.", _REMOTE),
-    "mkdir": CommandEntry("Create folders.", _REMOTE),
-    "mv": CommandEntry("Move or rename files and folders.", _REMOTE),
-    "cp": CommandEntry("Copy files and folders.", _REMOTE),
-    "rm": CommandEntry("Remove files and folders.", _REMOTE),
-    "jobs": CommandEntry("List and cancel long changes on the gateway.", "portico.cli.remote.arguments"),
-    "trash": CommandEntry("Restore deleted or replaced files.", "portico.cli.remote.arguments"),
-    "share": CommandEntry("Share files and folders with people who have no account.", "portico.cli.remote.arguments"),
-    "receipt": CommandEntry("Verify a gateway's receipts for stored files.", "portico.cli.remote.arguments"),
+    "cluster": _of_server("cluster", "Show or forget the settings all nodes on a database share."),
+    "login": _of_client("Sign in to a gateway and stay signed in."),
+    "logout": _of_client("Sign out."),
+    "whoami": _of_client("Show who is signed in and where."),
+    "ls": _of_client("List folders."),
+    "find": _of_client("Find files and folders."),
+    "put": _of_client("Upload files and folders."),
+    "get": _of_client("Download files and folders."),
+    "sync": _of_client("Make one folder like another, uploading or downloading."),
+    "cat": _of_client("Write files to standard output."),
+    "mkdir": _of_client("Create folders."),
+    "mv": _of_client("Move or rename files and folders."),
+    "cp": _of_client("Copy files and folders."),
+    "rm": _of_client("Remove files and folders."),
+    "jobs": _of_client("List and cancel long changes on the gateway."),
+    "trash": _of_client("Restore deleted or replaced files."),
+    "share": _of_client("Share files and folders with people who have no account."),
+    "receipt": _of_client("Verify a gateway's receipts for stored files."),
     "completion": CommandEntry("Print a completion script for your shell.", "portico.cli.completion"),
 }
 

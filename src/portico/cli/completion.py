@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import SimpleNamespace
 
 from portico.cli.console.exits import UsageMistake
-from portico.cli.console.parser import Argument, Command, Group, Parser, argument, option
+from portico.cli.console.parser import Argument, Command, Group, Parser, argument, one_of, option
 
 BASH = r"""# Completion of portico for bash.
 _portico() {
@@ -202,14 +202,9 @@ def _beginning(words: Iterable[str], current: str) -> Iterator[str]:
     return (word for word in words if word.startswith(current))
 
 
-def _shell(text: str) -> str:
-    if text not in SCRIPTS:
-        raise UsageMistake(f"Completion isn't available for {text!r}; use bash, zsh or fish.")
-    return text
-
-
+_SHELL = one_of(tuple(SCRIPTS), "Completion isn't available for {}; use bash, zsh or fish.")
 _OPTIONS = (
-    argument("shell", "SHELL", optional=True, choices=tuple(SCRIPTS), convert=_shell, help="bash, zsh or fish."),
+    argument("shell", "SHELL", optional=True, choices=tuple(SCRIPTS), convert=_SHELL, help="bash, zsh or fish."),
     option("--line", hidden=True, metavar="TEXT", help="The line up to the cursor, for the scripts."),
 )
 

@@ -207,7 +207,7 @@ async def open_gateway(
             for credentials in (sessions, keys, invitations, guests):
                 await credentials.sweep()
 
-        rows: Sweeps = {
+        rows: dict[str, Callable[[], Awaitable[object]]] = {
             "sessions": sweep_credentials,
             "links": lambda: links.sweep(settings.audit_retention or None),
             "leases": leases.sweep,
@@ -216,8 +216,9 @@ async def open_gateway(
             "trash": lambda: sweep_trash(trash, pool, settings.trash_retention),
             "idempotency-keys": idempotency_keys.sweep,
             "jobs": jobs.records.sweep,
-            **_retention(settings, database),
         }
+        if settings.audit_in_database and settings.audit_retention:
+            rows["audit"] = partial(remove_lines, database, older_than=settings.audit_retention)
         sweeps: Sweeps = {
             **{name: _in_turn(leases, name, sweep) for name, sweep in rows.items()},
             "connections": pool.sweep,
@@ -278,13 +279,6 @@ def _share_policy(settings: Settings) -> SharePolicy:
         settings.share_require_password,
         tuple(Path.parse(path) for path in settings.share_paths),
     )
-
-
-def _retention(settings: Settings, database: Database) -> Sweeps:
-    """The removal of old audit lines, if there can be any."""
-    if not (settings.audit_in_database and settings.audit_retention):
-        return {}
-    return {"audit": partial(remove_lines, database, older_than=settings.audit_retention)}
 
 
 def _watch_queues(metrics: Metrics, passwords: Passwords, database: Database, upload_memory: MemoryBudget) -> None:

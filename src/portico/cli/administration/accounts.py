@@ -87,32 +87,26 @@ def with_settings(
     """Run `action` on the accounts. With a shared database, a missing key is made only with `make_key`."""
     import asyncio
 
-    async def call() -> T:
-        async with opened_database(settings, reads_only=reads_only) as database:
-            return await _call(settings, database, action, make_key=make_key)
-
-    return asyncio.run(call())
-
-
-async def _call(
-    settings: "Settings", database: "Database", action: Callable[[Accounts], Awaitable[T]], *, make_key: bool
-) -> T:
     from portico.accounts.connections import Connections, HomePaths
     from portico.accounts.passwords import Passwords
     from portico.accounts.users import Users
     from portico.accounts.vault import Vault
     from portico.providers.contract.registry import PATH_OPTIONS
 
-    vault = Vault(await _secret_key(settings, database, make_key=make_key))
-    passwords = Passwords()
-    audit = _trail(settings, database)
-    paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
-    users, connections = Users(database, passwords), Connections(database, vault, paths)
-    try:
-        return await action(Accounts(settings, database, users, connections, audit))
-    finally:
-        await audit.close()
-        passwords.close()
+    async def call() -> T:
+        async with opened_database(settings, reads_only=reads_only) as database:
+            vault = Vault(await _secret_key(settings, database, make_key=make_key))
+            passwords = Passwords()
+            audit = _trail(settings, database)
+            paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
+            users, connections = Users(database, passwords), Connections(database, vault, paths)
+            try:
+                return await action(Accounts(settings, database, users, connections, audit))
+            finally:
+                await audit.close()
+                passwords.close()
+
+    return asyncio.run(call())
 
 
 def _trail(settings: "Settings", database: "Database") -> "AuditTrail":

@@ -91,7 +91,11 @@ def _lines(startup: Startup) -> Iterator[tuple[str, str]]:
     if startup.address.is_unspecified:
         yield FACT, f"  Listens   on every address of this machine, port {settings.port}"
     yield FACT, f"  Home      {settings.home}"
-    yield from _storage_lines(startup)
+    # The locations in use: after a home was copied or moved they may be outside of it.
+    for name, place in startup.storage[:_MAX_CONNECTIONS]:
+        yield FACT, f"  Files     {place}" + (f"   (connection {name})" if len(startup.storage) > 1 else "")
+    if (more := len(startup.storage) - _MAX_CONNECTIONS) > 0:
+        yield FACT, f"            and {more} more: {command(settings.home, 'connection', 'list')}"
     yield FACT, f"  API       {base}/backend/docs"
     if certificate:
         yield FACT, f"  TLS       {certificate.file} (until {certificate.expires:%Y-%m-%d})"
@@ -102,14 +106,6 @@ def _lines(startup: Startup) -> Iterator[tuple[str, str]]:
     yield from _example_lines(startup)
     yield "", ""
     yield NOTE, "Stop it with Ctrl-C." if sys.stdout.isatty() else f"Stop it with: kill {os.getpid()}"
-
-
-def _storage_lines(startup: Startup) -> Iterator[tuple[str, str]]:
-    """The locations in use; after a home was copied or moved they may be outside of it."""
-    for name, place in startup.storage[:_MAX_CONNECTIONS]:
-        yield FACT, f"  Files     {place}" + (f"   (connection {name})" if len(startup.storage) > 1 else "")
-    if (more := len(startup.storage) - _MAX_CONNECTIONS) > 0:
-        yield FACT, f"            and {more} more: {command(startup.settings.home, 'connection', 'list')}"
 
 
 def _user_lines(startup: Startup) -> Iterable[tuple[str, str]]:
@@ -133,7 +129,9 @@ def _user_lines(startup: Startup) -> Iterable[tuple[str, str]]:
 
 def _example_lines(startup: Startup) -> Iterator[tuple[str, str]]:
     settings = startup.settings
-    base = url(startup) if _reachable_from_here(startup) else _UNKNOWN_HOST
+    proxies, local = settings.behind_proxy, ip_address(_local_address(startup.address))
+    reachable = not proxies or (is_loopback(local) and any(local in proxy for proxy in proxies))
+    base = url(startup) if reachable else _UNKNOWN_HOST
     certificate = startup.certificate
     trust = f" --cacert {shlex.quote(str(certificate.file))}" if certificate and certificate.self_signed else ""
     curl = "curl -sS" + trust + _resolution(startup, base)
@@ -147,16 +145,13 @@ def _example_lines(startup: Startup) -> Iterator[tuple[str, str]]:
         yield NOTE, f"(replace {_UNKNOWN_HOST} with your proxy's address)"
     yield "", ""
     login = f"{curl} -f -u {client} -d grant_type=password --data-urlencode {user}"
-    login += f" --data-urlencode {_password_field(startup)} {shlex.quote(f'{base}/backend/login')}"
+    password = shlex.quote(f"password={startup.password or 'YOUR-PASSWORD'}")
+    if startup.password_file:
+        password = f'"password=$(cat {shlex.quote(str(startup.password_file))})"'
+    login += f" --data-urlencode {password} {shlex.quote(f'{base}/backend/login')}"
     yield CODE, f"  TOKEN=$({login} | {_TOKEN_FROM_JSON})"
     yield CODE, f"  {curl} {bearer} {folder}"
     yield (CODE, f"  echo hello | {curl} -w '%{{http_code}}\\n' {bearer} -F 'data=@-;filename=hello.txt' {folder}")
-
-
-def _password_field(startup: Startup) -> str:
-    if startup.password_file:
-        return f'"password=$(cat {shlex.quote(str(startup.password_file))})"'
-    return shlex.quote(f"password={startup.password or 'YOUR-PASSWORD'}")
 
 
 def _resolution(startup: Startup, base: str) -> str:
@@ -165,9 +160,3 @@ def _resolution(startup: Startup, base: str) -> str:
     if base == _UNKNOWN_HOST or host in ("localhost", _local_address(startup.address)):
         return ""
     return f" --resolve {host}:{startup.settings.port}:{_local_address(startup.address)}"
-
-
-def _reachable_from_here(startup: Startup) -> bool:
-    proxies = startup.settings.behind_proxy
-    local = ip_address(_local_address(startup.address))
-    return not proxies or (is_loopback(local) and any(local in proxy for proxy in proxies))

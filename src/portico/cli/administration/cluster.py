@@ -43,11 +43,7 @@ _SHOWN_DIGITS = 16
 def show(options: SimpleNamespace) -> None:
     settings = existing_or_shared(options.home)
 
-    async def found() -> dict[str, Any]:
-        async with opened_database(settings, reads_only=True) as database:
-            return await _facts(settings, database)
-
-    facts = asyncio.run(found())
+    facts = asyncio.run(_facts(settings))
     if not options.as_json:
         held = [f"{each['name']}: {each['owner']} until {each['expiresAt']}" for each in facts["leases"]]
         facts["leases"] = ", ".join(held)
@@ -55,31 +51,32 @@ def show(options: SimpleNamespace) -> None:
     show_one(facts, as_json=options.as_json)
 
 
-async def _facts(settings: "Settings", database: "Database") -> dict[str, Any]:
+async def _facts(settings: "Settings") -> dict[str, Any]:
     from portico.accounts.cluster import Cluster
     from portico.accounts.vault import SecretKey
     from portico.store.cluster import KEY
     from portico.store.running_nodes import held_leases, running_nodes
     from portico.store.schema import OLDEST_CODE_VALUE
 
-    agreed = await Cluster(database).identity()
-    state = await database.state(OLDEST_CODE_VALUE)
-    file = settings.secret_key_file
-    mine = SecretKey.load(file).fingerprint() if SecretKey.exists(file) else ""
-    return {
-        "database": database.name,
-        "schema": state.revision or None,
-        "oldestCode": state.values[0],
-        "secretKey": agreed.get(KEY, "")[:_SHOWN_DIGITS] or None,
-        "secretKeyHere": mine[:_SHOWN_DIGITS] or None,
-        "clientId": agreed.get("security.client-id"),
-        "publicUrl": agreed.get("server.public-url"),
-        "nodes": await running_nodes(database),
-        "leases": [
-            {"name": name, "owner": owner, "expiresAt": timestamps.from_epoch(expires_at)}
-            for name, owner, expires_at in await held_leases(database)
-        ],
-    }
+    async with opened_database(settings, reads_only=True) as database:
+        agreed = await Cluster(database).identity()
+        state = await database.state(OLDEST_CODE_VALUE)
+        file = settings.secret_key_file
+        mine = SecretKey.load(file).fingerprint() if SecretKey.exists(file) else ""
+        return {
+            "database": database.name,
+            "schema": state.revision or None,
+            "oldestCode": state.values[0],
+            "secretKey": agreed.get(KEY, "")[:_SHOWN_DIGITS] or None,
+            "secretKeyHere": mine[:_SHOWN_DIGITS] or None,
+            "clientId": agreed.get("security.client-id"),
+            "publicUrl": agreed.get("server.public-url"),
+            "nodes": await running_nodes(database),
+            "leases": [
+                {"name": name, "owner": owner, "expiresAt": timestamps.from_epoch(expires_at)}
+                for name, owner, expires_at in await held_leases(database)
+            ],
+        }
 
 
 def forget(options: SimpleNamespace) -> None:

@@ -11,14 +11,11 @@ import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from portico.cli.administration.accounts import Accounts, with_settings
 from portico.cli.administration.home import LOCK_FILE, PASSWORD_FILE, SET_UP_MARK, HomeUnusable, make, prepare
 from portico.model.errors import AlreadyExists, PorticoError
-
-if TYPE_CHECKING:
-    from portico.settings.settings import Settings
 
 T = TypeVar("T")
 FIRST_CONNECTION = "local"
@@ -79,7 +76,7 @@ async def _keep_if_claimed(accounts: Accounts) -> None:
 async def add_local_connection(accounts: Accounts) -> None:
     if (
         accounts.settings.database
-        or _is_set_up(accounts.settings)
+        or (accounts.settings.home / SET_UP_MARK).exists()
         or await accounts.connections.list(with_secrets=False)
     ):
         return  # nodes that share a database have no folder in common
@@ -108,10 +105,11 @@ async def add_first_user(accounts: Accounts) -> str | None:
     The password is written to its file before the user exists, so a start that fails before showing it does not lose it.
     """
     settings = accounts.settings
-    if _is_set_up(settings):
+    if (settings.home / SET_UP_MARK).exists():
         return None
     password = None
-    if not settings.database and await _is_ready_for_first_user(accounts):
+    names = {connection.name for connection in await accounts.connections.list(with_secrets=False)}
+    if not settings.database and FIRST_CONNECTION in names and not await accounts.users.list():
         password = generate_password()
         _make_folder(settings.files_folder / FIRST_USER)
         from portico.runtime.private_files import write_private
@@ -127,19 +125,10 @@ async def add_first_user(accounts: Accounts) -> str | None:
     return password
 
 
-async def _is_ready_for_first_user(accounts: Accounts) -> bool:
-    names = {connection.name for connection in await accounts.connections.list(with_secrets=False)}
-    return FIRST_CONNECTION in names and not await accounts.users.list()
-
-
 def forget_password_file(home: Path, user: str) -> None:
     """Remove the file of the first password, which is no longer valid."""
     if user.casefold() == FIRST_USER:
         (home / PASSWORD_FILE).unlink(missing_ok=True)
-
-
-def _is_set_up(settings: "Settings") -> bool:
-    return (settings.home / SET_UP_MARK).exists()
 
 
 @contextmanager

@@ -69,6 +69,17 @@ def whole_number(name: str, most: int) -> Callable[[str], int]:
     return convert
 
 
+def one_of(words: Sequence[str], mistake: str) -> Callable[[str], str]:
+    """What converts a value that must be one of the words; `mistake` says so, with `{}` for what was given."""
+
+    def convert(text: str) -> str:
+        if text not in words:
+            raise UsageMistake(mistake.format(repr(text)))
+        return text
+
+    return convert
+
+
 class Paths(NamedTuple):
     """Any number of paths, but `at_least` so many."""
 
@@ -311,30 +322,26 @@ def table(title: str, rows: Mapping[str, str], max_term_width: int = _MAX_TERM_W
         if len(term) > max_term_width:
             lines.append(start)
             start = ""
-        lines.append(
-            textwrap.fill(
-                text,
-                max(_width(), len(indent) + _MIN_WIDTH // 2),
-                initial_indent=start.ljust(len(indent)),
-                subsequent_indent=indent,
-                break_on_hyphens=False,
-            )
-        )
+        lines.append(_filled(text, start.ljust(len(indent))))
     return "\n".join(lines)
 
 
-def _usage(parser: Parser) -> str:
-    indent = " " * len(f"Usage: {parser.prog} ")
-    parts = (part.replace(" ", _SPACE) for part in _usage_parts(parser))  # break only between parts
-    text = textwrap.fill(
-        " ".join(parts),
-        max(_width(), len(indent) + _MIN_WIDTH // 2),
-        initial_indent=f"Usage: {parser.prog} ",
+def _filled(text: str, start: str, *, break_long_words: bool = True) -> str:
+    """The text, wrapped after its start."""
+    width, indent = max(_width(), len(start) + _MIN_WIDTH // 2), " " * len(start)
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=start,
         subsequent_indent=indent,
         break_on_hyphens=False,
-        break_long_words=False,
+        break_long_words=break_long_words,
     )
-    return text.replace(_SPACE, " ")
+
+
+def _usage(parser: Parser) -> str:
+    parts = (part.replace(" ", _SPACE) for part in _usage_parts(parser))  # break only between parts
+    return _filled(" ".join(parts), f"Usage: {parser.prog} ", break_long_words=False).replace(_SPACE, " ")
 
 
 def _usage_parts(parser: Parser) -> Iterator[str]:

@@ -1,24 +1,11 @@
 """The commands that talk to a gateway: their arguments, options and help texts."""
 
-from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON
-from portico.cli.console.parser import Command, Exclusive, Group, Paths, argument, flag, option, whole_number
+from portico.cli.console.parser import Command, Exclusive, Group, Paths, argument, flag, one_of, option, whole_number
 from portico.cli.remote.command import runs
 
 MAX_JOBS = 64
 _PATTERNS = "A path can be a pattern with *, ? and []. Quote it; otherwise the shell expands it to local files."
-
-
-def _direction(text: str) -> str:
-    if text not in ("up", "down"):
-        raise UsageMistake(f"{text!r} is not a direction; use 'up' or 'down'.")
-    return text
-
-
-def _kind(text: str) -> str:
-    if text not in _KINDS:
-        raise UsageMistake(f"--kind must be one of {', '.join(_KINDS)}.")
-    return text
 
 
 _LOGIN = (
@@ -88,7 +75,7 @@ _SYNC = (
         "direction",
         "up|down",
         choices=("up", "down"),
-        convert=_direction,
+        convert=one_of(("up", "down"), "{} is not a direction; use 'up' or 'down'."),
         missing="the direction is missing; write 'up' or 'down', then the source and the target",
         help="up: to the gateway; down: from the gateway.",
     ),
@@ -182,7 +169,7 @@ _SHARE_ADD = (
         metavar="KIND",
         default="download",
         choices=_KINDS,
-        convert=_kind,
+        convert=one_of(_KINDS, f"--kind must be one of {', '.join(_KINDS)}."),
         help="What guests can do: download, request (send files without seeing any), or both.",
     ),
     option("--title", metavar="TEXT", help="A title shown to guests."),

@@ -1,6 +1,5 @@
 """Runs a command that talks to a gateway, and reports the gateway's errors."""
 
-import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -11,19 +10,16 @@ from portico.cli.console.exits import FAILED, TEMPORARY, USAGE
 from portico.model.errors import PorticoError, for_administrator
 
 _WORDS = (
+    ("Empty the trash, or delete with permanent=true", "Use 'portico trash empty', or 'portico rm --permanent'"),
+    ("choose another name, or set onConflict to replace or rename", "choose another name"),
     (
-        re.compile("Empty the trash, or delete with permanent=true"),
-        "Use 'portico trash empty', or 'portico rm --permanent'",
-    ),
-    (re.compile("choose another name, or set onConflict to replace or rename"), "choose another name"),
-    (
-        re.compile("repeat the request with onConflict=replace and the target"),
+        "repeat the request with onConflict=replace and the target",
         "repeat the command without --no-clobber, with the target",
     ),
-    (re.compile("epeat the request"), "epeat the command"),
-    (re.compile("with onConflict=replace"), "with --replace"),
-    (re.compile("recursive=true"), "-r"),
-    (re.compile("permanent=true"), "--permanent"),
+    ("epeat the request", "epeat the command"),
+    ("with onConflict=replace", "with --replace"),
+    ("recursive=true", "-r"),
+    ("permanent=true", "--permanent"),
 )
 """The gateway's words for parameters of a request, and what a user of the command can do instead."""
 
@@ -52,8 +48,8 @@ def sentence(error: Exception) -> str:
     if type(error) is NotSignedIn:
         return "You aren't signed in, or your session has expired; sign in with 'portico login URL'."
     detail = error.detail
-    for pattern, words in _WORDS:
-        detail = pattern.sub(words, detail)
+    for words, own in _WORDS:
+        detail = detail.replace(words, own)
     if isinstance(error, Unreachable):
         detail = detail.replace(
             "pass its file as ca", "pass its file with 'portico login --ca FILE', or set PORTICO_CA"

@@ -56,7 +56,7 @@ class Comparison:
             return True
         if self._checksum:
             return Candidate(path, local)
-        if down and not pair and _has_time_of(status, entry):
+        if down and not pair and entry.last_modified and status.st_mtime_ns == milliseconds(entry) * 1_000_000:
             return True
         worthwhile = entry.size > SMALL and self._comparer.digests is not False
         return Candidate(path, local) if worthwhile else False
@@ -160,10 +160,6 @@ def _keeps_time(pair: Pair, entry: Entry, status: os.stat_result) -> bool:
     """Whether the local file is unchanged, and the remote one has its time, as uploads set it."""
     same = entry.last_modified is not None and milliseconds(entry) == status.st_mtime_ns // 1_000_000
     return same and pair.local == fingerprint(status)
-
-
-def _has_time_of(status: os.stat_result, entry: Entry) -> bool:
-    return entry.last_modified is not None and status.st_mtime_ns == milliseconds(entry) * 1_000_000
 
 
 def milliseconds(entry: Entry) -> int:

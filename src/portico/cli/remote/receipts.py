@@ -51,7 +51,13 @@ def fetch_key(options: SimpleNamespace) -> None:
 
 
 def verify_receipt(options: SimpleNamespace) -> None:
-    _check_library()
+    try:
+        import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401
+    except ImportError:
+        raise NotVerified(
+            "Verifying receipts needs the package cryptography; install it with: pip install "
+            "'portico-gateway[receipts]'"
+        ) from None
     receipts = _receipts(options.receipt)
     keys = _read_keys(options.key) if options.key else _kept()
     with _opened(options.file) as stream:
@@ -67,16 +73,6 @@ def verify_receipt(options: SimpleNamespace) -> None:
         f"{claim.get('storedAt')} ({size} bytes, SHA-256 {sha256}, receipt {claim.get('id')})."
     )
     tell(text, claim, as_json=options.as_json)
-
-
-def _check_library() -> None:
-    try:
-        import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401
-    except ImportError:
-        raise NotVerified(
-            "Verifying receipts needs the package cryptography; install it with: pip install "
-            "'portico-gateway[receipts]'"
-        ) from None
 
 
 def _opened(file: str) -> BufferedReader:

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace, TracebackType
 from typing import TypeVar
 
@@ -83,13 +83,6 @@ class Report:
     def skip(self) -> None:
         """Count a file that needs no transfer."""
         self.skipped += 1
-
-    def halting(self, plan: Iterator[T]) -> Iterator[T]:
-        """The plan, ended by `Halt`."""
-        try:
-            yield from plan
-        except Halt:
-            pass
 
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

@@ -4,7 +4,7 @@ import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from types import FrameType, SimpleNamespace
@@ -64,11 +64,12 @@ def transfer(
 
 def _print_plan(plan: Iterator[Item], report: Report, *, as_json: bool) -> None:
     up = report.done_word == "uploaded"
-    for item in report.halting(plan):
-        report.plan(item.size)
-        source, target = ("source", "path") if up else ("path", "target")  # as a transfer names them
-        facts = {source: item.source, target: item.target, "size": item.size, "dryRun": True}
-        tell(f"{'upload' if up else 'download'} {item.source} to {item.target}", facts, as_json=as_json)
+    source, target = ("source", "path") if up else ("path", "target")  # as a transfer names them
+    with suppress(Halt):
+        for item in plan:
+            report.plan(item.size)
+            facts = {source: item.source, target: item.target, "size": item.size, "dryRun": True}
+            tell(f"{'upload' if up else 'download'} {item.source} to {item.target}", facts, as_json=as_json)
 
 
 def _note(error: TransfersFailed, report: Report) -> None:

@@ -35,8 +35,13 @@ class Backoff:
 
     def wait(self, error: ClientError) -> Operation[None]:
         """Wait before the next attempt; raise the error if there are no attempts left."""
-        if isinstance(error, RequestRunning):
-            yield from self._wait_for_earlier(error)
+        if isinstance(error, RequestRunning):  # no failure: the request was received
+            delay = error.retry_after or 1.0
+            self._running += delay
+            error.final = self._running > _MAX_RUNNING
+            if error.final:
+                raise error
+            yield Sleep(delay)
             return
         self._failures += 1
         requested = error.retry_after or 0.0
@@ -54,15 +59,6 @@ class Backoff:
         # Jitter: clients that failed together must not retry together.
         delay = min(0.25 * 2 ** (self._failures - 1), _MAX_DELAY) * random.uniform(0.5, 1.0)  # noqa: S311
         yield Sleep(max(requested, delay))
-
-    def _wait_for_earlier(self, error: RequestRunning) -> Operation[None]:
-        """That is no failure: the request was received."""
-        delay = error.retry_after or 1.0
-        self._running += delay
-        if self._running > _MAX_RUNNING:
-            error.final = True
-            raise error
-        yield Sleep(delay)
 
     def reset(self) -> None:
         """Start over, after progress was made."""

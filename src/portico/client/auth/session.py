@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from portico.client.auth.backoff import Backoff
 from portico.client.auth.tokens import Credentials, Tokens, TokenStore
-from portico.client.errors import ClientError, NotAGateway, NotSignedIn, SignInFailed, Temporary
+from portico.client.errors import NotAGateway, NotSignedIn, SignInFailed, Temporary
 from portico.client.http.effects import Exclusive, Operation, Piece, Request, Response, blocking, send
 from portico.client.http.problems import problem
 
@@ -159,7 +159,11 @@ class AuthSession:
         self.reached = True
         if 200 <= response.status < 300:
             return response
-        raise error_of(response)
+        try:
+            body = response.json()
+        except NotAGateway:
+            body = None
+        raise problem(response.status, response.headers, body)
 
     def unauthenticated(self, request: Request) -> Operation[Response]:
         """Send a request without a token, with retries."""
@@ -192,11 +196,3 @@ def json_request(method: str, target: str, body: Any) -> Request:
 def _with_token(request: Request, token: str) -> Request:
     request.headers["Authorization"] = f"Bearer {token}"
     return request
-
-
-def error_of(response: Response) -> ClientError:
-    try:
-        body = response.json()
-    except NotAGateway:
-        body = None
-    return problem(response.status, response.headers, body)

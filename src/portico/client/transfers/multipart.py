@@ -103,12 +103,10 @@ class MultipartForm(_Upload):
 
     @property
     def length(self) -> int | None:
-        total = sum(map(len, self._heads)) + len(self._tail)
-        for file in self._files:
-            if file.source.size is None:
-                return None
-            total += file.source.size
-        return total
+        sizes = [file.source.size for file in self._files if file.source.size is not None]
+        if len(sizes) < len(self._files):
+            return None
+        return sum(map(len, self._heads)) + sum(sizes) + len(self._tail)
 
     def __iter__(self) -> Iterator[Piece]:
         """Join small pieces: each yielded piece is sent by itself."""

@@ -127,7 +127,7 @@ class TusRequests:
     def ask(self, upload_id: str, end: Part, *, ending: bool) -> Operation[Response]:
         """Ask how much has arrived. A file that has arrived as a whole is stored; `end` is the empty part at its end."""
         try:
-            request = _request("HEAD", upload_id, _VERSION, ending=ending)
+            request = Request("HEAD", f"{_UPLOADS}/{upload_id}", dict(_VERSION), long_running=ending)
             return (yield from self._session.request_once(request))
         except ClientError as error:
             if error.status != 409 or isinstance(error, UploadTakenOver):
@@ -137,9 +137,8 @@ class TusRequests:
 
     def append(self, upload_id: str, part: Part, headers: dict[str, str], *, ending: bool) -> Operation[Response]:
         """Send a part. `ending`: the gateway may be about to store the file, which can take long."""
-        fixed = {**_VERSION, "Content-Type": _MEDIA_TYPE, "Upload-Offset": str(part.offset)}
-        request = _request("PATCH", upload_id, {**fixed, **headers}, ending=ending)
-        request.body = part
+        headers = {**_VERSION, "Content-Type": _MEDIA_TYPE, "Upload-Offset": str(part.offset), **headers}
+        request = Request("PATCH", f"{_UPLOADS}/{upload_id}", headers, part, long_running=ending)
         request.expects_refusal = not self._accepted
         self._accepted = False
         try:
@@ -177,7 +176,3 @@ def received(response: Response, size: int) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= size):
         raise NotAGateway("The response doesn't say how much of the upload has arrived.")
     return int(text)
-
-
-def _request(method: str, upload_id: str, headers: dict[str, str], *, ending: bool) -> Request:
-    return Request(method, f"{_UPLOADS}/{upload_id}", dict(headers), long_running=ending)

@@ -83,16 +83,13 @@ class UploadsInFolder:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._cleaned:
                 self._cleaned = True
-                self._remove_expired()
+                for path in self._folder.glob(f"*{_SUFFIX}"):
+                    with contextlib.suppress(OSError):
+                        if record := self._record(path):
+                            record.close()  # which removes one that has expired
             return self._record(self._folder / f"{_name((self._account, *key))}{_SUFFIX}")
         except OSError:  # the upload does without
             return None
-
-    def _remove_expired(self) -> None:
-        for path in self._folder.glob(f"*{_SUFFIX}"):
-            with contextlib.suppress(OSError):
-                if record := self._record(path):
-                    record.close()
 
     def _record(self, path: Path) -> "_FileRecord | None":
         return _FileRecord(path, file) if (file := locked_file(path, 0o600)) else None
