@@ -197,9 +197,8 @@ class Settings:
         "database.migrate",
         parsers.flag,
         True,
-        "Whether starting the gateway, or a command that makes changes, migrates a database of an "
-        "older version. true: it does. false: it refuses, and you run 'portico migrate' when you "
-        "decide.",
+        "Whether the gateway at its start, and commands that make changes, migrate a database of an "
+        "older version. false: they refuse until you run 'portico migrate'.",
     )
     max_file_size: int = _setting(
         "upload.max-file-size",

@@ -158,7 +158,7 @@ _TRASH_RESTORE = (
     flag("--replace", help="If the name is taken, replace the existing item, which goes to the trash."),
 )
 
-_TRASH_EMPTY = flag("-y", "--yes", help="Do not ask.")
+_TRASH_EMPTY = flag("-y", "--yes", help="Don't ask for confirmation.")
 
 _KINDS = ("download", "request", "both")
 
