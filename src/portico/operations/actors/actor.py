@@ -52,43 +52,43 @@ log = structlog.get_logger()
 DISABLED = "disabled"
 """The outcome of a sign-in with the right password of a disabled account."""
 TRUSTED_SECONDS = 0.2
-"""How long a check of the user holds. With the session cache it stays within the second for which a disabled account
-may still be served."""
+"""How long a check of the user is trusted. Together with the session cache, this stays below the one second for which a
+disabled account may still be served."""
 WATCH_SECONDS = 0.5
-"""How often the user of work under way is asked about. With a slow answer, it stays within that second, too."""
+"""How often the user of running work is looked up again. Even if the lookup is slow, this stays below that second."""
 
 _READING = frozenset({Right.LIST, Right.DOWNLOAD})
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """All that a ticket, or a link to a file, opens: one file, or one folder as an archive."""
+    """The one thing that a ticket, or a link to a file, gives access to: a file, or a folder as an archive."""
 
     path: Path
     is_folder: bool = False
 
 
 class Actor(msgspec.Struct, frozen=True):
-    """A user, with the request and the credential by which the user acts."""
+    """A user, with the request and the credential that the user acts with."""
 
     user: User
-    """The credential's owner, with no more of the tree and the rights than the credential gives."""
+    """The credential's owner, limited to the tree and the rights that the credential gives."""
     context: RequestContext
     checked_at: float
     """When the user was last known to be enabled, by the monotonic clock."""
     current_user: Callable[[], Awaitable[User | None]]
-    """Asks for `user` as of now, without a cache: None if the account is disabled, or its key or link has ended."""
+    """Looks up `user` without a cache: None if the account is disabled, or its key or link has ended."""
     session: Session | None = None
-    """If the user has signed in: then the credential is an access token, or a ticket made with one."""
+    """Set if the user has signed in: the credential is an access token, or a ticket made with one."""
     only: Scope | None = None
-    """The one thing that this actor may download, and nothing else."""
+    """The only thing that this actor may download, if the actor is limited to one."""
     guest: Guest | None = None
-    """If somebody acts who has no account: by a share link of the user."""
+    """Set if the actor has no account and came through a share link of the user."""
     by_ticket: bool = False
     """See `Authentication.with_ticket`."""
 
     @property
     def namespace(self) -> str:
-        """Tells those apart who must not see each other's requests: a key and a guest may do less than the owner."""
+        """Separates actors that must not see each other's requests: a key and a guest may do less than the owner."""
         if self.guest is not None:
             return f"guest {self.guest.id}"
         key = self.context.key
@@ -96,7 +96,7 @@ class Actor(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> Keys:
-        """Who shares a turn with whom: a user with all credentials; a link's guests from one address, within their link."""
+        """Who shares a turn: all credentials of a user; a link's guests from one address, within their link."""
         if self.guest is None:
             return (self.user.id,)
         link = self.guest.link.id
@@ -104,14 +104,14 @@ class Actor(msgspec.Struct, frozen=True):
 
     @property
     def holder(self) -> str:
-        """Whose stored answers are limited together: a user with all keys, or the guests of a link from one address."""
+        """Whose stored responses share one limit: a user with all keys, or the guests of a link from one address."""
         if self.guest is not None:
             return f"link {self.guest.link.id} {network_of(self.context.address)}"[:96]
         return str(self.user.id)
 
     @property
     def right_missing(self) -> str:
-        """What is answered if a right is missing: in words for a guest, a key, or a user."""
+        """The error text for a missing right, worded for a guest, a key or a user."""
         if self.guest is not None:
             return "This link doesn't allow you to {}. Ask the person who sent it to you."
         if self.context.key is not None:
@@ -119,11 +119,11 @@ class Actor(msgspec.Struct, frozen=True):
         return RIGHT_MISSING
 
     def require_unrestricted(self) -> None:
-        """`Forbidden` for an actor who is limited to one file or folder."""
+        """Raise `Forbidden` for an actor that is limited to one file or folder."""
         self.require(None)
 
     def require(self, wanted: Scope | None) -> None:
-        """`Forbidden` for an actor who is limited to something else; None: for any who is limited."""
+        """Raise `Forbidden` for an actor that is limited to another file or folder; with None, for any limited actor."""
         if self.only is None:
             return
         if wanted == self.only and (wanted.is_folder or not wanted.path.as_folder):
@@ -141,7 +141,7 @@ class Actor(msgspec.Struct, frozen=True):
 
 
 class Standing:
-    """Whether an actor may still do what it has begun. Needs these rights, in the place where it began."""
+    """Whether an actor may still finish what it began: it needs these rights, and the same root as then."""
 
     def __init__(self, actor: Actor, *needed: Right) -> None:
         self.actor = actor
@@ -149,7 +149,7 @@ class Standing:
         self._checked_at = actor.checked_at
 
     async def check(self) -> None:
-        """Asked before a commit: raises if the account, the key or the link lost what it takes."""
+        """Called before a commit: raises if the account, the key or the link no longer has what it needs."""
         asked_at = time.monotonic()
         if self.actor.guest is None and asked_at - self._checked_at < TRUSTED_SECONDS:
             return
@@ -158,7 +158,7 @@ class Standing:
         self._checked_at = asked_at
 
     def loss(self, now: User | None) -> PorticoError | None:
-        """The error that ends the work, if the actor's user is like this now."""
+        """The error that ends the work, given the actor's user as of now; None if it may continue."""
         actor, then = self.actor, self.actor.user
         if now is None:
             if actor.guest:
@@ -172,12 +172,12 @@ class Standing:
             return None
         if actor.guest is None:
             return Forbidden("Your root folder was changed in the meantime. Repeat the request.")
-        # A link follows what was moved: a download goes on, but nothing is stored in the former place.
+        # A link follows a moved folder: a download continues, but nothing is stored in the former place.
         return None if self._needed <= _READING else link_ended()
 
 
 class Watch:
-    """Work under way whose actor is asked about now and then: see `Watches`."""
+    """Running work whose actor is looked up again at intervals: see `Watches`."""
 
     def __init__(self, standing: Standing) -> None:
         self.standing = standing
@@ -185,12 +185,12 @@ class Watch:
         self._error: PorticoError | None = None
 
     def check(self) -> None:
-        """Raises if the actor may not go on; asks nobody."""
+        """Raises if the actor may not continue. Makes no lookup of its own."""
         if self._error:
             raise self._error
 
     async def lost(self) -> PorticoError:
-        """Returns when the actor may not go on."""
+        """Returns as soon as the actor may not continue."""
         await self._lost.wait()
         assert self._error
         return self._error
@@ -201,7 +201,7 @@ class Watch:
 
 
 class Watches:
-    """Ends the work of those who lost a right, in this worker: one lookup for each actor, all actors together."""
+    """Ends the work of actors in this worker that lost a right, with one lookup per actor, all at the same time."""
 
     def __init__(self) -> None:
         self._watched: WeakSet[Watch] = WeakSet()
@@ -249,7 +249,7 @@ class Watches:
 
 
 class WatchedChunks:
-    """A download that ends when its actor may not go on with it. One that is a single chunk is not watched."""
+    """A download that ends when its actor may not continue it. A download of a single chunk is not watched."""
 
     def __init__(self, chunks: Chunks, watches: Watches, standing: Standing) -> None:
         self._chunks = chunks

@@ -44,7 +44,7 @@ _STATS_AT_ONCE = 16
 """For the digests of a listing."""
 _DIGESTS_AT_ONCE = 500
 _DIGEST_COST = 5
-"""A digest is looked up in the database, and the file may have to be looked at: how many entries of a listing that is."""
+"""How many listed entries one digest costs: a lookup in the database and perhaps a `stat` of the file."""
 
 
 class Ticket(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class Files:
             return await drive.list_page(folder, size, cursor, file_first=file_first)
 
     async def search(self, folder: Path, criteria: Criteria, size: int, cursor: str | None = None) -> SearchPage:
-        """What is below a folder and meets the criteria; from where an earlier request has come to, if there is one."""
+        """Entries below a folder that meet the criteria; with `cursor`, from where an earlier request stopped."""
         drive, folder = await self._tree.at(folder)
         async with self._tree.searching():
             walk = drive.walk(folder, cursor)
@@ -103,7 +103,7 @@ class Files:
         return await drive.stat(path)
 
     async def digests(self, folder: Path, entries: Iterable[Entry]) -> dict[str, bytes]:
-        """The known SHA-256 of files in a folder, by name: of those that are still what was hashed."""
+        """The recorded SHA-256 of a folder's files, by name, if the file is still the one that was hashed."""
         drive, folder = await self._tree.at(folder)
         files = iter([entry for entry in entries if not entry.is_folder])
         digests: dict[str, bytes] = {}
@@ -119,7 +119,7 @@ class Files:
         return (await self._digests(drive, {path: entry})).get(path)
 
     async def _digests(self, drive: Drive, files: Mapping[Path, Entry]) -> dict[Path, bytes]:
-        if not drive.allows(Right.DOWNLOAD):  # a digest confirms what somebody guesses of the content
+        if not drive.allows(Right.DOWNLOAD):  # a digest would confirm a guess at the content
             return {}
         places = {drive.location(path): path for path in files}
         found = await self._shared.digests.find(
@@ -148,11 +148,11 @@ class Files:
         return entry
 
     async def has_digests(self) -> bool:
-        """Whether it is worth a query to look for a digest that nobody has asked for."""
+        """Whether it is worth a query to look for digests that the client did not ask for."""
         return await self._shared.digests.is_used(self._tree.place(Path())[0])
 
     async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
-        """As `Drive.read`. The chunks end with an error soon after the actor has lost the right to them."""
+        """As `Drive.read`. The chunks end with an error soon after the actor has lost the right to download."""
         drive, place = await self._tree.at(path, Scope(path))
         download = await drive.read(place, start, stop, etag=etag)
         download.chunks = self._tree.watched(download.chunks, Right.DOWNLOAD)
@@ -165,7 +165,7 @@ class Files:
         return download
 
     async def archive(self, folder: Path, chosen: Sequence[Path] = ()) -> Archive:
-        """A folder or file as a ZIP, or `chosen` paths below a folder. Not made, nor counted, before it is read."""
+        """A folder or file as a ZIP, or `chosen` paths below a folder. It is made and counted only when it is read."""
         only = self._actor.only
         fits = only and (not chosen or (only.is_folder and all(map(folder.holds, chosen))))
         scope = Scope(folder, only.is_folder) if only and fits else None

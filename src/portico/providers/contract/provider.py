@@ -14,7 +14,7 @@ from portico.model.paths import RESERVED_PREFIX, Path
 from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions
 
 Found = tuple[Path, Entry]
-"""The path counts from the folder in which the walk began."""
+"""The path is relative to the folder in which the walk began."""
 
 T = TypeVar("T")
 
@@ -24,15 +24,15 @@ _PAGE = 1000
 class TreeWalk(ABC):
     @abstractmethod
     async def page(self, size: int) -> list[Found]:
-        """The next entries, about `size` at most; there may be none although more follow."""
+        """The next entries, about `size` at most. The page may be empty even though more follow."""
 
     @property
     @abstractmethod
     def token(self) -> str | None:
-        """Where it can be continued; None if it has come to its end."""
+        """Where the walk can be continued; None at its end."""
 
     async def files(self) -> AsyncIterator[list[Path]]:
-        """All files from here to its end, page by page."""
+        """All files from here to the end of the walk, page by page."""
         while True:
             found = await self.page(_PAGE)
             yield [path for path, entry in found if not entry.is_folder]
@@ -68,14 +68,14 @@ TRASH = f"{RESERVED_PREFIX}trash"
 
 
 class DoesNotFitInTrash(Exception):
-    """What was to be put into the trash does not fit there: it can only be deleted for good."""
+    """The trash cannot hold this file or folder, so it can only be deleted for good."""
 
 
 class Provider(ABC):
     """A tree of files and folders in one service.
 
     Paths start at the top of the bucket, container, share or folder; `Drive` confines a user below it. A provider
-    raises only errors of `portico.model.errors`, and puts into their `cause` what the administrator must know. All methods
+    raises only errors of `portico.model.errors`; what the administrator must know is in their `cause`. All methods
     may be called concurrently.
     """
 
@@ -98,9 +98,9 @@ class Provider(ABC):
 
     @abstractmethod
     async def list_page(self, folder: Path, size: int, token: str | None, *, file_first: bool = False) -> Page:
-        """At most `size` entries of `folder`, from the start or from where `token` ended.
+        """At most `size` entries of `folder`, from its start or from where the page with `token` ended.
 
-        An object store may have a file and a folder of the same name. With `file_first` that is `NotAFolder`.
+        An object store may have a file and a folder of the same name. With `file_first`, that is `NotAFolder`.
 
         `size` is between 1 and `max_page_size`. A page may be short, or empty, and still have a token. Every entry
         that does not change during a traversal appears exactly once. Names that `Path` cannot express are left out
@@ -112,17 +112,16 @@ class Provider(ABC):
 
     @abstractmethod
     def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
-        """A walk through everything below `folder`, from its start or from where another one has come to.
+        """A walk through everything below `folder`, from its start or from the `token` of an earlier walk.
 
-        Its first page raises `NotFound` or `NotAFolder` as `list_page` does; an object store may have an empty one
-        instead.
+        The first page raises `NotFound` or `NotAFolder` as `list_page` does; on an object store it may be empty instead.
         """
 
     @abstractmethod
     async def stat(self, path: Path) -> Entry:
         """The entry at `path`, with its etag if it is a file. `NotFound` if there is none.
 
-        Of a file and a folder of the same name, this is the folder if `path.as_folder` is set, otherwise the file.
+        If a file and a folder have this name, it is the folder if `path.as_folder` is set, otherwise the file.
         The same holds for `delete` and for the source of `copy` and `move`.
         """
 
@@ -138,8 +137,9 @@ class Provider(ABC):
     async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         """The file's bytes from `start` up to `stop`, or to its end; `stop` beyond the end means the end.
 
-        Errors that can be known are raised here, before the download is returned. Its chunks arrive as they are
-        pulled, all of one version of the file. The caller closes a download that it does not read to the end.
+        Errors that can be known in advance are raised here, before the download is returned. Chunks are fetched as they
+        are pulled, and all belong to one version of the file. The caller closes a download that it does not read to its
+        end.
 
         `NotFound`, `IsAFolder`. `Changed`: the file's etag is not `etag`. `RangeNotSatisfiable`: `start` is
         beyond the end.
@@ -164,21 +164,21 @@ class Provider(ABC):
     async def begin_upload(
         self, path: Path, content_type: str, options: WriteOptions = WriteOptions(), *, renamed: bool = False
     ) -> ResumableUpload:
-        """An upload in several requests. Its state is to be saved before the first `append`: until then, nothing of it
-        exists in the service.
+        """An upload in several requests. Save its state before the first `append`: until then, the service has nothing
+        of it.
 
-        `renamed`: `finish` will be given `alternatives`. Of the options, `replace`, `at_most` and `modified` count.
+        `renamed`: `finish` will be given `alternatives`. Of the options, only `replace`, `at_most` and `modified` are used.
 
-        Errors as in `write`, as far as they can be known now.
+        Errors as in `write`, if they can be known already.
         """
 
     @abstractmethod
     async def resume_upload(
         self, state: bytes, *, known_offset: int | None = None, trusted: bool = True
     ) -> ResumableUpload:
-        """The upload with this state, and the `offset` that it really has.
+        """The upload with this state, and with its actual `offset`.
 
-        `known_offset`: what was saved with the state; what lies behind it in the service does not count. If it is
+        `known_offset`: the offset that was saved with the state. Any bytes beyond it in the service are ignored. If it is
         `trusted`, the service need not be asked before `append`, which raises `OffsetMismatch` if less has arrived.
 
         `NotFound`: the service has lost it.
@@ -186,7 +186,7 @@ class Provider(ABC):
 
     @abstractmethod
     async def check_ancestors(self, folder: Path) -> None:
-        """`NotAFolder` if `folder`, or one above it, is a file, so that nothing can be written into it.
+        """Raise `NotAFolder` if `folder` or one of its ancestors is a file, so that nothing can be written into it.
 
         The number of requests grows at most with the logarithm of the depth.
         """
@@ -206,11 +206,11 @@ class Provider(ABC):
     async def copy(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
         """Copy a file or a whole folder. Each file appears whole or not at all.
 
-        A folder copied onto a folder is merged into it. If it fails midway, the error says how much was done, and
-        repeating it with `replace` continues. When it is cancelled, complete copies stay.
+        A folder copied onto a folder is merged into it. If the copy fails midway, the error says how much was done, and
+        repeating the call with `replace` continues. If it is cancelled, complete copies stay.
 
-        `kept`: how the file that the copy of a file replaces is kept, as far as the service can compare and replace in one
-        step.
+        `kept`: how to keep the file that is replaced when a file is copied, as far as the service can compare and replace
+        in one step.
 
         `NotFound`: no `source`. `AlreadyExists`: `target` exists and `replace` is false, or a folder would
         replace a file. `IsAFolder`: a file would replace a folder.
@@ -218,29 +218,29 @@ class Provider(ABC):
 
     @abstractmethod
     async def move(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
-        """As `copy`, but the source is removed after its copy exists. What was added to the source meanwhile stays.
+        """As `copy`, but the source is removed once its copy exists. Files added to the source in the meantime stay.
 
-        A file that is replaced meanwhile is moved or stays, in either case as its newest version. `Changed`: it stays,
-        and an earlier one is at the target.
+        A file that is replaced during the move is either moved or stays, in both cases as its newest version. `Changed`:
+        it stays, and an earlier version is at the target.
         """
 
     async def move_to_trash(self, path: Path, place: Path) -> None:
-        """Move a file, or a folder with its content, to a hidden place that nothing has.
+        """Move a file, or a folder with its content, to an unused hidden place, as cheaply as the service can.
 
-        As cheaply as the service can. Whenever this ends, each file is in its folder or in the trash. What is there may
-        have any form, as long as `restore` and `purge` understand it. A file that is replaced meanwhile is
-        moved as it is then. `Changed`: it keeps being replaced, and stays.
+        Whenever this ends, each file is in its folder or in the trash. The content of the trash may have any form that
+        `restore` and `purge` understand. A file that is replaced during the move is moved in its newest version.
+        `Changed`: it keeps being replaced, and stays.
 
         `DoesNotFitInTrash`: the service cannot hold it there, and nothing was moved.
         """
         await self.move(path, place, replace=False)
 
     async def copy_to_trash(self, path: Path, place: Path) -> None:
-        """Keep the file, which is about to be replaced, in a hidden place. It stays where it is, too."""
+        """Copy a file that is about to be replaced to a hidden place."""
         await self.copy(path, place, replace=False)
 
     async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:
-        """Move what `move_to_trash` or `copy_to_trash` put into the place to its target. Errors as in `move`."""
+        """Move the content that `move_to_trash` or `copy_to_trash` put into `place` to `target`. Errors as in `move`."""
         await self.move(place, target, replace=replace)
 
     async def files_in_trash(self, place: Path) -> AsyncIterator[list[Path]]:
@@ -249,26 +249,26 @@ class Provider(ABC):
             yield files
 
     async def purge(self, place: Path) -> None:
-        """Remove what is in the place for good. It need not be there."""
+        """Remove the content of the place for good, if there is any."""
         with suppress(NotFound):
             await self.delete(place, recursive=True)
 
     async def check(self, *, writable: bool) -> None:  # noqa: B027
-        """Raise what prevents this machine from using the storage, or from writing if `writable`. Sends no request."""
+        """Raise if this machine cannot use the storage or, if `writable`, cannot write to it. Sends no request."""
 
     async def space(self) -> tuple[int, int] | None:
         """The size of the disk and the free space on it, in bytes; None if the kind has no limit of its own."""
         return None
 
     async def volume_id(self) -> str | None:
-        """An id that the storage carries, made by the first call; None if the kind has none, or it cannot be made."""
+        """An id kept in the storage, created by the first call; None if the kind has none, or it cannot be created."""
         return None
 
     def expect_volume(self, expected_id: str | None) -> None:  # noqa: B027
-        """From now on, raise `ProviderUnavailable` if the storage does not carry this id."""
+        """From now on, raise `ProviderUnavailable` if the storage does not have this id."""
 
     async def sweep(self) -> int:
-        """Remove what failed uploads left behind, without touching running ones. Returns how many there were."""
+        """Remove the remains of failed uploads without touching running ones. Returns how many there were."""
         return 0
 
     async def close(self) -> None:
