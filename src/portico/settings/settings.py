@@ -49,6 +49,16 @@ def _setting(key: str, parse: Callable[[str], Any], default: object, description
     return field(default=default, repr=shown, metadata={_Setting: _Setting(key, parse, description)})
 
 
+class _InHome:
+    """A file or folder in the home, as a property of the settings."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, settings: "Settings", kind: object) -> Path:
+        return settings.home / self._name
+
+
 @dataclass(frozen=True)
 class Settings:
     home: Path
@@ -326,9 +336,12 @@ class Settings:
         "set, otherwise no traces.",
     )
 
-    @property
-    def properties_file(self) -> Path:
-        return self.home / PROPERTIES_FILE
+    properties_file = _InHome(PROPERTIES_FILE)
+    secret_key_file = _InHome("secret.key")
+    files_folder = _InHome("files")
+    metrics_folder = _InHome("metrics")
+    thumbnails_folder = _InHome("thumbnails")
+    tls_folder = _InHome("tls")
 
     def client(self) -> dict[str, str]:
         """The client id and secret, by key."""
@@ -363,14 +376,6 @@ class Settings:
         return scheme.startswith("sqlite") and Path(file.partition("?")[0]).is_relative_to(self.home)
 
     @property
-    def secret_key_file(self) -> Path:
-        return self.home / "secret.key"
-
-    @property
-    def files_folder(self) -> Path:
-        return self.home / "files"
-
-    @property
     def audit_file(self) -> str | None:
         """A path, `stdout`, or None if the audit log is off or only in the database."""
         file = self.audit_log.removesuffix(_AND_DATABASE)
@@ -381,18 +386,6 @@ class Settings:
     @property
     def audit_in_database(self) -> bool:
         return self.audit_log == "database" or self.audit_log.endswith(_AND_DATABASE)
-
-    @property
-    def metrics_folder(self) -> Path:
-        return self.home / "metrics"
-
-    @property
-    def thumbnails_folder(self) -> Path:
-        return self.home / "thumbnails"
-
-    @property
-    def tls_folder(self) -> Path:
-        return self.home / "tls"
 
     @property
     def tls_enabled(self) -> bool:

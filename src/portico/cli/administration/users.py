@@ -1,6 +1,7 @@
 """`portico user …`: manage Web Users."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from ipaddress import ip_address
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,11 +75,8 @@ async def _invitation(accounts: Accounts, name: str) -> Invited:
     from portico.accounts.passwords import Passwords
     from portico.accounts.users import Invitations
 
-    passwords = Passwords()
-    try:
+    with closing(Passwords()) as passwords:
         made = await Invitations(accounts.database, passwords).make(name)
-    finally:
-        passwords.close()
     base = await _address(accounts)
     return {"invitation": f"{base.rstrip('/')}/invite#{made.token}", "invitationExpiresAt": made.expires_at}
 

@@ -6,18 +6,9 @@ import socket
 import time
 from typing import Any
 
-from portico.client.errors import NotAGateway
+from portico.client.http import http11
 from portico.client.http.effects import Piece, Request, Response
-from portico.client.http.http11 import (
-    EXPECT_SECONDS,
-    IDLE_SECONDS,
-    LONG_RUNNING_FACTOR,
-    MAX_HEAD,
-    Head,
-    encode_body,
-    expects_continue,
-    request_head,
-)
+from portico.client.http.http11 import Head, encode_body, expects_continue, request_head
 from portico.client.http.origin import Origin, closed_early, connection_error
 
 _CONNECT_SECONDS = 10.0
@@ -50,7 +41,7 @@ class AsyncPool:
     def _reused(self) -> "_Connection | None":
         while self._idle:
             since, connection = self._idle.pop()
-            if time.monotonic() - since < IDLE_SECONDS and connection.is_open():
+            if time.monotonic() - since < http11.IDLE_SECONDS and connection.is_open():
                 return connection
             connection.abort()
         return None
@@ -98,7 +89,7 @@ class _Connection:
         heading.add_done_callback(_retrieve)
         try:
             self._sent = await self._send(request, heading)
-            async with asyncio.timeout(self._timeout * (LONG_RUNNING_FACTOR if request.long_running else 1)):
+            async with asyncio.timeout(self._timeout * (http11.LONG_RUNNING_FACTOR if request.long_running else 1)):
                 head = await heading
             return await self._read(request, head)
         except _ConnectionBroken as broken:
@@ -130,7 +121,7 @@ class _Connection:
         """Wait for `100 Continue` or a final response."""
         invited = asyncio.create_task(self._continue_received.wait())
         try:
-            await asyncio.wait({invited, heading}, timeout=EXPECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({invited, heading}, timeout=http11.EXPECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             invited.cancel()
 
@@ -140,15 +131,13 @@ class _Connection:
         return head
 
     async def _next_head(self) -> Head:
-        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
-            if len(self._buffer) > MAX_HEAD:
-                raise NotAGateway("The response headers are too large.")
+        while (taken := Head.taken_from(self._buffer)) is None:
             data = await self._receive()
             if not data:
                 raise _ConnectionBroken(closed_early(self._buffer))
             self._buffer += data
-        block, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
-        return Head.of(block)
+        head, self._buffer = taken
+        return head
 
     async def _read(self, request: Request, head: Head) -> Response:
         response = Response(head.status, head.headers)

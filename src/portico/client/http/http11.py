@@ -78,6 +78,16 @@ class Head:
         connection = headers.get("connection", "keep-alive" if version == "HTTP/1.1" else "close")
         return cls(int(status), headers, connection.lower() != "close")
 
+    @classmethod
+    def taken_from(cls, data: bytes) -> "tuple[Head, bytes] | None":
+        """The head that the data begins with, and the rest; None until it is complete."""
+        block, end, rest = data.partition(b"\r\n\r\n")
+        if end:
+            return cls.of(block), rest
+        if len(data) > MAX_HEAD:
+            raise NotAGateway("The response headers are too large.")
+        return None
+
     def framing(self, method: str) -> "Framing":
         if method == "HEAD" or self.status in (204, 304):
             return FixedLength(0)

@@ -6,19 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from portico.client.errors import NotAGateway
+from portico.client.http import http11
 from portico.client.http.effects import Piece, Request, Response, Stopped
-from portico.client.http.http11 import (
-    CHUNK,
-    EXPECT_SECONDS,
-    IDLE_SECONDS,
-    LONG_RUNNING_FACTOR,
-    MAX_HEAD,
-    Head,
-    encode_body,
-    expects_continue,
-    request_head,
-)
+from portico.client.http.http11 import Head, encode_body, expects_continue, request_head
 from portico.client.http.origin import Origin, closed_early, connection_error
 
 _CONNECT_SECONDS = 10.0
@@ -55,7 +45,7 @@ class SyncPool:
                 since, connection = self._idle.pop()
             except IndexError:  # another thread took it
                 break
-            if time.monotonic() - since < IDLE_SECONDS and connection.is_open():
+            if time.monotonic() - since < http11.IDLE_SECONDS and connection.is_open():
                 return connection
             connection.close()
         return _Connection(self._origin, self._timeout)
@@ -91,7 +81,7 @@ class _Connection:
         early = self._send(request, stopped)
         self._sent = early is None
         if request.long_running:
-            self._socket.settimeout(self._timeout * LONG_RUNNING_FACTOR)
+            self._socket.settimeout(self._timeout * http11.LONG_RUNNING_FACTOR)
         head = early or self._final_head()
         self._socket.settimeout(self._timeout)
         return self._read(request, head, stopped)
@@ -119,7 +109,7 @@ class _Connection:
 
     def _await_continue(self) -> Head | None:
         """Wait for `100 Continue`; a final response is returned."""
-        self._socket.settimeout(EXPECT_SECONDS)
+        self._socket.settimeout(http11.EXPECT_SECONDS)
         try:
             head = self._next_head(self._socket.recv)
         except TimeoutError:
@@ -145,15 +135,13 @@ class _Connection:
         return head
 
     def _next_head(self, receive: Callable[[int], bytes]) -> Head:
-        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
-            if len(self._buffer) > MAX_HEAD:
-                raise NotAGateway("The response headers are too large.")
-            data = receive(CHUNK)
+        while (taken := Head.taken_from(self._buffer)) is None:
+            data = receive(http11.CHUNK)
             if not data:
                 raise connection_error(self._origin, closed_early(self._buffer), sent=self._sent)
             self._buffer += data
-        block, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
-        return Head.of(block)
+        head, self._buffer = taken
+        return head
 
     def _read(self, request: Request, head: Head, stopped: Flag) -> Response:
         response = Response(head.status, head.headers)
@@ -191,7 +179,7 @@ class _Connection:
         except OSError as error:
             raise connection_error(self._origin, error) from None
 
-    def _receive(self, most: int = CHUNK) -> bytes:
+    def _receive(self, most: int = http11.CHUNK) -> bytes:
         try:
             return self._socket.recv(most)
         except OSError as error:
@@ -201,7 +189,7 @@ class _Connection:
         """Data that has already arrived, empty if the connection is closed; None if there is none."""
         self._socket.settimeout(0)
         try:
-            return self._socket.recv(CHUNK)
+            return self._socket.recv(http11.CHUNK)
         except (BlockingIOError, ssl.SSLWantReadError):
             return None
         except OSError:

@@ -25,14 +25,14 @@ class Candidate:
     """The version known to have the content of the local file, if any."""
 
 
+@dataclass(slots=True)
 class ContentComparer:
-    def __init__(self, session: AuthSession, limit: int, *, read: bool) -> None:
-        """`read`: whether to download files to compare them if their checksum is unknown."""
-        self._session = session
-        self._limit = limit
-        self._read = read
-        self.digests: bool | None = None
-        """Whether the gateway reports checksums; None if unknown."""
+    session: AuthSession
+    limit: int
+    read: bool
+    """Whether to download files to compare them if their checksum is unknown."""
+    digests: bool | None = None
+    """Whether the gateway reports checksums; None if unknown."""
 
     def equal(self, candidates: Iterable[Candidate]) -> Operation[dict[str, str | None]]:
         """The paths of the candidates that are equal, each with its current ETag."""
@@ -46,11 +46,11 @@ class ContentComparer:
             if equal:
                 found[candidate.path] = etag
 
-        yield Concurrently(map(job, candidates), self._limit)
+        yield Concurrently(map(job, candidates), self.limit)
         return found
 
     def _compared(self, candidate: Candidate) -> Operation[tuple[str | None, bool]]:
-        entry = yield from files.head(self._session, candidate.path)
+        entry = yield from files.head(self.session, candidate.path)
         if candidate.etag:
             return entry.etag, entry.etag == candidate.etag
         digest = _MD5.fullmatch(entry.etag or "")
@@ -58,7 +58,7 @@ class ContentComparer:
         if digest and digest[1] == (yield from blocking(lambda: _md5(candidate.local))):
             return entry.etag, True
         # The ETag of an encrypted object is not its MD5, so a different one proves nothing.
-        return entry.etag, self._read and (yield from self._has_same_content(candidate, entry.etag))
+        return entry.etag, self.read and (yield from self._has_same_content(candidate, entry.etag))
 
     def _has_same_content(self, candidate: Candidate, etag: str | None) -> Operation[bool]:
         with open(candidate.local, "rb") as file:
@@ -68,7 +68,7 @@ class ContentComparer:
                     raise _Different
 
             try:
-                yield from receive(self._session, RangeDownload(candidate.path, compare, etag=etag))
+                yield from receive(self.session, RangeDownload(candidate.path, compare, etag=etag))
             except _Different:
                 return False
             return not file.read(1)
