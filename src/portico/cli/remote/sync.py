@@ -9,11 +9,10 @@ from types import SimpleNamespace
 from portico.cli.console.exits import Missing, UsageMistake
 from portico.cli.console.output import print_json, tell
 from portico.cli.remote import transfer_record
-from portico.cli.remote.connect import Gateway, connect
+from portico.cli.remote.connect import connect
 from portico.cli.remote.download_plan import DownloadPlan
 from portico.cli.remote.downloads import download
 from portico.cli.remote.report import Halt, Report
-from portico.cli.remote.transfer_record import TransferRecord
 from portico.cli.remote.upload_plan import UploadPlan
 from portico.cli.remote.uploads import upload
 from portico.cli.remote.values import find
@@ -25,33 +24,26 @@ def sync(options: SimpleNamespace) -> int:
     if len(options.paths) != 2:
         raise UsageMistake("'portico sync' needs exactly one source and one target; see 'portico sync --help'.")
     source, target = options.paths
-    act = _up if options.direction == "up" else _down
-    report = Report("uploaded" if act is _up else "downloaded", options)
-    place = transfer_record.folder() if act is _up else None
+    up = options.direction == "up"
+    report = Report("uploaded" if up else "downloaded", options)
+    place = transfer_record.folder() if up else None
     with connect(options, connections=options.jobs, resume_folder=place) as client, client.record() as record:
-        act(client, options, source, target, report, record)
+        if up:
+            if not os.path.isdir(source):
+                raise Missing(f"Local folder '{source}' not found.", folder=True)
+            uploads = UploadPlan(client, options, report, record, whole=options.delete)
+            items = uploads.of_folder(source, clean(target))
+            upload(client, options, items, report, uploads.comparison.sent)
+            found = [(f"{entry.path}{'/' * entry.is_folder}", entry.path) for entry in uploads.extra]
+            _delete(found, "path", lambda path: client.delete(path, recursive=True), options, report)
+        else:
+            if not find(client, source, folder=True).is_folder:
+                raise NotAFolder(f"'{clean(source)}' is a file; download it with 'portico get'.")
+            downloads = DownloadPlan(client, options, report, record, whole=options.delete)
+            items = downloads.of_folder(clean(source), target)
+            download(client, options, items, report, downloads.comparison.fetched)
+            _delete([(path, path) for path in downloads.extra], "target", _remove, options, report)
     return report.finish()
-
-
-def _up(
-    client: Gateway, options: SimpleNamespace, local: str, remote: str, report: Report, record: TransferRecord
-) -> None:
-    if not os.path.isdir(local):
-        raise Missing(f"Local folder '{local}' not found.", folder=True)
-    plan = UploadPlan(client, options, report, record, whole=options.delete)
-    upload(client, options, plan.of_folder(local, clean(remote)), report, plan.comparison.sent)
-    found = [(f"{entry.path}{'/' * entry.is_folder}", entry.path) for entry in plan.extra]
-    _delete(found, "path", lambda path: client.delete(path, recursive=True), options, report)
-
-
-def _down(
-    client: Gateway, options: SimpleNamespace, remote: str, local: str, report: Report, record: TransferRecord
-) -> None:
-    if not find(client, remote, folder=True).is_folder:
-        raise NotAFolder(f"'{clean(remote)}' is a file; download it with 'portico get'.")
-    plan = DownloadPlan(client, options, report, record, whole=options.delete)
-    download(client, options, plan.of_folder(clean(remote), local), report, plan.comparison.fetched)
-    _delete([(path, path) for path in plan.extra], "target", _remove, options, report)
 
 
 def _delete(
