@@ -152,14 +152,14 @@ class Middleware:
         exchange = _Exchange(request_id, scope, receive, send, self._headers + extra if extra else self._headers)
         logs.REQUEST_ID.set(exchange.context.request_id)
         self._metrics.in_progress += 1
-        span = None
+        end_span = None
         if self._tracing is not None and scope["path"] not in _HEALTH:
-            span = self._tracing.begin_request(scope["method"], scope["headers"])
+            end_span = self._tracing.begin_request(scope["method"], scope["headers"])
         try:
             await self._serve(scope, exchange, extra)
         finally:
-            if span is not None:
-                span.end(exchange.context.action, exchange.status, exchange.context.request_id)
+            if end_span is not None:
+                end_span(exchange.context.action, exchange.status, exchange.context.request_id)
             self._metrics.in_progress -= 1
             exchange.end(self._metrics, self._request_log)
 

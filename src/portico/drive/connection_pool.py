@@ -189,18 +189,14 @@ class ConnectionPool:
                 "The storage doesn't respond. Tell your administrator.",
                 cause=f"the connection's folder did not respond within {CHECK_TIMEOUT_SECONDS:.0f} s",
             )
-        except Exception as error:
-            return self._unforeseen(name, error)
+        except Exception as error:  # one connection must not prevent a look at the others
+            what = repr(error)
+            if self._bugs.get(name) != what:  # logged once, not at every look
+                log.error("bug", connection=name, exc_info=error)
+            self._bugs[name] = what
+            return ProviderFailed("The storage failed. Tell your administrator.", cause=what)
         self._bugs.pop(name, None)
         return problem
-
-    def _unforeseen(self, name: str, error: Exception) -> PorticoError:
-        """One connection must not prevent a look at the others. Such an error is logged once, not at every look."""
-        what = repr(error)
-        if self._bugs.get(name) != what:
-            log.error("bug", connection=name, exc_info=error)
-        self._bugs[name] = what
-        return ProviderFailed("The storage failed. Tell your administrator.", cause=what)
 
     @property
     def usable(self) -> Mapping[str, bool]:
@@ -229,12 +225,9 @@ class ConnectionPool:
                 log.warning("connection-down", connection=name, cause=why)
             elif usable and before is False:
                 log.info("connection-up-again", connection=name)
-        for name in self._usable.keys() - names.keys():
-            del self._usable[name]
-        for name in self._spaces.keys() - names.keys():
-            del self._spaces[name]
-        for name in self._bugs.keys() - names.keys():
-            del self._bugs[name]
+        for noted in (self._usable, self._spaces, self._bugs):
+            for name in noted.keys() - names.keys():
+                del noted[name]
         for key in [key for key in self._not_swept if key[0] not in names]:
             del self._not_swept[key]
 

@@ -384,14 +384,11 @@ class Drive:
         self.require(Right.UPLOAD, Right.OVERWRITE)
         target = self.trash.path_of(record)
         with named_as_it_was(record, target):
-            return await self._restore_record(record, target, on_conflict)
-
-    async def _restore_record(self, record: Trashed, target: Path, on_conflict: OnConflict) -> Path:
-        async with self.trash.restoring(record) as place:
-            if on_conflict is not OnConflict.RENAME:
-                return await self._restore(place, target, replace=on_conflict is OnConflict.REPLACE)
-            async with self._free_name(target) as free:
-                return await self._restore(place, free.path, replace=False)
+            async with self.trash.restoring(record) as place:
+                if on_conflict is not OnConflict.RENAME:
+                    return await self._restore(place, target, replace=on_conflict is OnConflict.REPLACE)
+                async with self._free_name(target) as free:
+                    return await self._restore(place, free.path, replace=False)
 
     async def _restore(self, place: Path, target: Path, *, replace: bool) -> Path:
         again = "To continue, restore it again with onConflict=replace."

@@ -73,7 +73,8 @@ async def free_name(
     search = _Search(path, root, claims, is_free, everywhere)
     try:
         number = await search.run()
-        yield FreeName(_numbered(path, number), _following(path, number))
+        others = (_numbered(path, other) for other in range(number + 1, number + 1 + _MAX_OTHERS))
+        yield FreeName(_numbered(path, number), others)
     finally:
         await search.release()
 
@@ -96,13 +97,11 @@ class _Search:
 
     async def run(self) -> int:
         number = await self._find(0)
-        while self._everywhere and self._claims.shared and not await self._secure(number):
+        while self._everywhere and self._claims.shared:
+            if await self._claims.secure(self._target(number)) and await self._is_free(_numbered(self._path, number)):
+                break  # ours on all nodes, and still free now that it is
             number = await self._find(number + 1)
         return number
-
-    async def _secure(self, number: int) -> bool:
-        """Whether the name is ours on all nodes, and still free now that it is."""
-        return await self._claims.secure(self._target(number)) and await self._is_free(_numbered(self._path, number))
 
     async def _find(self, start: int) -> int:
         """Claim a free name with this number or a higher one."""
@@ -152,10 +151,6 @@ class _Search:
 
     def _target(self, number: int) -> Path:
         return _numbered(self._path, number).under(self._root)
-
-
-def _following(path: Path, number: int) -> Iterator[Path]:
-    return (_numbered(path, other) for other in range(number + 1, number + 1 + _MAX_OTHERS))
 
 
 def _numbered(path: Path, number: int) -> Path:

@@ -177,11 +177,8 @@ class DriveTrash:
     async def settle(self, record: Trashed, *, complete: bool = False) -> None:
         """The content has arrived, or as much of it as could be moved. What cannot be noted now, the sweep finds."""
         try:
-            if complete or await self.find(self.place_of(record.id)):
-                await self._records.settle(record)
+            if await self._settle(record, complete=complete):
                 self.ids.append(record.id)
-            else:
-                await self._records.remove(record.id)
         except PorticoError as error:
             _log_unsettled(record, error)
 
@@ -213,23 +210,20 @@ class DriveTrash:
             if not await self._records.claim(record.id, RESTORING):
                 raise NotFound(_GONE)
             place = self.place_of(record.id)
+
+            async def keep_rest() -> None:
+                try:
+                    await (self._records.release if await self.find(place) else self._records.remove)(record.id)
+                except PorticoError as error:  # it can be restored or removed all the same
+                    _log_unsettled(record, error)
+
             try:
                 yield place
                 await self._provider.purge(place)
             except _INTERRUPTIONS:
-                await run_to_end(self._keep_rest(record))
+                await run_to_end(keep_rest())
                 raise
             await run_to_end(self._records.remove(record.id))
-
-    async def _keep_rest(self, record: Trashed) -> None:
-        """It was not restored, or not all of it."""
-        try:
-            if await self.find(self.place_of(record.id)):
-                await self._records.release(record.id)
-            else:
-                await self._records.remove(record.id)
-        except PorticoError as error:  # it can be restored or removed all the same
-            _log_unsettled(record, error)
 
     async def purge(self, record: Trashed) -> bool:
         """Remove it for good; False if it is gone already. If it is interrupted, the sweep goes on."""
@@ -243,10 +237,12 @@ class DriveTrash:
     async def settle_interrupted(self, record: Trashed) -> None:
         """A process died while it moved content into the trash: show what has arrived."""
         async with self._alone(record):
-            if await self.find(self.place_of(record.id)):
-                await self._records.settle(record)
-            else:
-                await self._records.remove(record.id)
+            await self._settle(record, complete=False)
+
+    async def _settle(self, record: Trashed, *, complete: bool) -> bool:
+        arrived = complete or await self.find(self.place_of(record.id)) is not None
+        await (self._records.settle(record) if arrived else self._records.remove(record.id))
+        return arrived
 
     @asynccontextmanager
     async def _alone(self, record: Trashed) -> AsyncIterator[None]:
@@ -258,20 +254,16 @@ class DriveTrash:
             await run_to_end(lease.release())
 
     async def acquire(self, record: Trashed) -> Lease:
-        lease = await self._leases.acquire(f"trash:{record.id}")
-        if lease is None:
-            raise await self._busy(record)
-        return lease
-
-    async def _busy(self, record: Trashed) -> PorticoError:
+        if lease := await self._leases.acquire(f"trash:{record.id}"):
+            return lease
         found = await self._records.find(self._connection, "", record.id)
         if found is None:
-            return NotFound(_GONE)
+            raise NotFound(_GONE)
         if found.status == RESTORING:
-            return NotPossible("This item is being restored. Wait until that is done.")
+            raise NotPossible("This item is being restored. Wait until that is done.")
         if found.status == MOVING:
-            return NotPossible(f"This item is still being {found.reason}. Wait until that is done.")
-        return NotPossible("Another request is restoring or removing this item. Wait until it is done.")
+            raise NotPossible(f"This item is still being {found.reason}. Wait until that is done.")
+        raise NotPossible("Another request is restoring or removing this item. Wait until it is done.")
 
     async def purge_unknown(self, older_than: timedelta) -> int:
         """Remove the oldest content that has no row: the database may be an older one. Returns how much there was."""

@@ -59,44 +59,35 @@ def configure(level: str, node: str = "") -> RequestLog:
     stderr = sys.stderr
     threshold = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [RateLimitedEvents(), with_request_id, structlog.processors.add_log_level, _drop_none]
+    last: list[Processor] = [structlog.processors.format_exc_info, without_secrets]
+    processors: list[Processor]
+    logger_factory: Callable[..., WrappedLogger]
     if stderr.isatty():
-        structlog.configure(
-            processors=[
-                *shared,
-                structlog.processors.TimeStamper("%H:%M:%S", utc=False),
-                structlog.processors.format_exc_info,
-                without_secrets,
-                _visible_values,
-                structlog.dev.ConsoleRenderer(
-                    pad_event_to=0, pad_level=False, exception_formatter=structlog.dev.plain_traceback
-                ),
-            ],
-            wrapper_class=structlog.make_filtering_bound_logger(threshold),
-            logger_factory=structlog.WriteLoggerFactory(stderr),
-            cache_logger_on_first_use=True,
+        renderer = structlog.dev.ConsoleRenderer(
+            pad_event_to=0, pad_level=False, exception_formatter=structlog.dev.plain_traceback
         )
+        processors = [structlog.processors.TimeStamper("%H:%M:%S", utc=False), *last, _visible_values, renderer]
+        logger_factory = structlog.WriteLoggerFactory(stderr)
         requests: RequestLog = _write_for_people
     else:
         output = structlog.BytesLogger(stderr.buffer)
-        structlog.configure(
-            processors=[
-                *shared,
-                WithNode(node),
-                structlog.processors.TimeStamper("iso", utc=True),
-                structlog.processors.format_exc_info,
-                without_secrets,
-                structlog.processors.JSONRenderer(serializer=_to_json),
-            ],
-            wrapper_class=structlog.make_filtering_bound_logger(threshold),
-            logger_factory=lambda *_: output,
-            cache_logger_on_first_use=True,
-        )
+        iso = structlog.processors.TimeStamper("iso", utc=True)
+        processors = [WithNode(node), iso, *last, structlog.processors.JSONRenderer(serializer=_to_json)]
+
+        def logger_factory(*_: object) -> WrappedLogger:
+            return output
 
         def requests(line: RequestLine) -> None:
             line.node = node or msgspec.UNSET
             data = _encode(line)
             output.msg(data if data.isascii() else visible_json(data))
 
+    structlog.configure(
+        processors=[*shared, *processors],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=logger_factory,
+        cache_logger_on_first_use=True,
+    )
     _capture_library_logs()
     return discard if threshold > logging.INFO else requests
 

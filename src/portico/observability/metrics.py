@@ -9,6 +9,7 @@ import os
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from operator import add
 from pathlib import Path
 
@@ -29,10 +30,6 @@ class Family(msgspec.Struct, frozen=True):
     buckets: tuple[float, ...] = ()
     merge: Callable[[float, float], float] = add
     """How the numbers of two workers become one."""
-
-
-def _further_from_zero(one: float, other: float) -> float:
-    return max(one, other, key=abs)
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -73,7 +70,7 @@ FAMILIES: Mapping[str, Family] = {
     "portico_node_info": Family("gauge", "The node and its version; always 1.", ("node", "version"), merge=max),
     "portico_ready": Family("gauge", "1 if the last check found this node ready, 0 if not.", merge=min),
     "portico_clock_offset_seconds": Family(
-        "gauge", "How far the database's clock is ahead of this node's.", merge=_further_from_zero
+        "gauge", "How far the database's clock is ahead of this node's.", merge=partial(max, key=abs)
     ),
     "portico_storage_size_bytes": Family(
         "gauge", "Size of the disk of a connection of kind local.", ("connection",), merge=max

@@ -4,8 +4,9 @@ Without the extra `otel` and an endpoint there is no `Tracing`, and nothing of t
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ _VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 _PATH = "/v1/traces"
 _MISSING = "The setting otel.endpoint needs an extra; install it with: pip install 'portico-gateway[otel]'"
 _PARENT = ("traceparent", "tracestate")
+
+EndRequest = Callable[[str, int, str], None]
 
 
 class Tracing:
@@ -38,8 +41,11 @@ class Tracing:
         self._propagator = TraceContextTextMapPropagator()
         self._trace, self._context = trace, context
 
-    def begin_request(self, method: str, headers: Iterable[tuple[bytes, bytes]]) -> "RequestSpan":
-        """The span of a request, below that of the client if it sent a `traceparent` (W3C Trace Context)."""
+    def begin_request(self, method: str, headers: Iterable[tuple[bytes, bytes]]) -> "EndRequest":
+        """Begin the span of a request, below that of the client if it sent a `traceparent` (W3C Trace Context).
+
+        What is returned ends it, with the action, the status and the request id.
+        """
         carrier = {
             name.decode(): value.decode("latin-1") for name, value in headers if name.decode("latin-1") in _PARENT
         }
@@ -50,7 +56,7 @@ class Tracing:
             attributes={"http.request.method": method},
         )
         token = self._context.attach(self._trace.set_span_in_context(span))
-        return RequestSpan(self, span, token)
+        return partial(self._end_request, span, token)
 
     @contextmanager
     def call(self, connection: str, kind: str, call: str) -> Iterator[None]:
@@ -71,27 +77,20 @@ class Tracing:
                 span.set_status(self._trace.Status(self._trace.StatusCode.ERROR))
                 raise
 
-    def end_request(self, span: Any, token: Any, name: str, attributes: Mapping[str, Any], *, failed: bool) -> None:
+    def _end_request(self, span: Any, token: Any, action: str, status: int, request_id: str) -> None:
+        """Without path and user, which belong in the log and the audit log: the request id leads there."""
         self._context.detach(token)
-        span.update_name(name)
-        span.set_attributes(attributes)
-        if failed:
+        span.update_name(action)
+        span.set_attributes(
+            {"http.response.status_code": status, "portico.action": action, "portico.request_id": request_id}
+        )
+        if not status or status >= 500:
             span.set_status(self._trace.Status(self._trace.StatusCode.ERROR))
         span.end()
 
     def close(self) -> None:
         """Send what is left. Blocks while the collector does not answer, up to its timeout."""
         self._provider.shutdown()
-
-
-class RequestSpan:
-    def __init__(self, tracing: Tracing, span: Any, token: Any) -> None:
-        self._tracing, self._span, self._token = tracing, span, token
-
-    def end(self, action: str, status: int, request_id: str) -> None:
-        """Without path and user, which belong in the log and the audit log: the request id leads there."""
-        attributes = {"http.response.status_code": status, "portico.action": action, "portico.request_id": request_id}
-        self._tracing.end_request(self._span, self._token, action, attributes, failed=not status or status >= 500)
 
 
 def check_extra(endpoint: str) -> None:

@@ -5,6 +5,7 @@ upload to that key is committed. No request removes them earlier.
 """
 
 from base64 import b64encode
+from contextlib import suppress
 from datetime import timedelta
 from secrets import token_hex
 
@@ -12,7 +13,7 @@ from azure.core.exceptions import AzureError
 
 from portico.model import timestamps
 from portico.model.entries import UNKNOWN_TYPE, Entry
-from portico.model.errors import already_exists, changed, not_found
+from portico.model.errors import PorticoError, already_exists, changed, not_found
 from portico.providers.azure_blob.errors import is_taken
 from portico.providers.azure_blob.listing import FOLDER_MARK, entry_of, moment
 from portico.providers.azure_blob.service import Container
@@ -102,7 +103,10 @@ class BlobUpload(PartStore):
             common[f"x-ms-meta-{FOLDER_MARK}"] = "true"
 
         async def make(replace: bool, if_match: str | None) -> Entry:
-            return await self._make(query, common | _condition(replace, if_match), body, size)
+            condition = {} if replace else {"If-None-Match": "*"}
+            if if_match is not None:
+                condition = {"If-Match": f'"{if_match}"'}
+            return await self._make(query, common | condition, body, size)
 
         return await over_kept(self.kept, self._name, state.replaces_goal, self.if_match, make)
 
@@ -114,8 +118,10 @@ class BlobUpload(PartStore):
                 response = await self._container.send("PUT", self._url, query, headers, body)
             except (ServiceError, AzureError) as error:
                 dropped = isinstance(error, ServiceError) and error.code == "InvalidBlockList"
-                if (dropped or may_have_succeeded(error)) and (entry := await self._own_by_now(size)):
-                    return entry
+                if dropped or may_have_succeeded(error):
+                    with suppress(PorticoError):  # then it cannot be known now
+                        if entry := await self.own(state.goal, size, self._container.timeout / LOOKUP_FRACTION):
+                            return entry
                 if dropped:
                     return await self._superseded(error, size)
                 if is_taken(error) and "If-None-Match" in headers:
@@ -126,15 +132,6 @@ class BlobUpload(PartStore):
         if state.modified is not None:
             entry.last_modified = timestamps.from_datetime(state.modified)
         return entry
-
-    async def _own_by_now(self, size: int) -> Entry | None:
-        """The blob, if it is there although the request failed; None if that cannot be known now."""
-        try:
-            within = self._container.timeout / LOOKUP_FRACTION
-            entry = await self._container.find(self._state.goal, (_MARK, self._state.id), within)
-        except (ServiceError, AzureError):
-            return None
-        return entry if entry and entry.size == size else None
 
     async def _superseded(self, error: Exception, size: int) -> Entry:
         """The service has dropped blocks, usually because another upload to this name was committed.
@@ -155,9 +152,9 @@ class BlobUpload(PartStore):
         written = timestamps.from_datetime(moment(found["Last-Modified"]))
         return Entry(state.goal, False, size, written, state.content_type)  # its etag is not known
 
-    async def own(self, key: str, size: int) -> Entry | None:
+    async def own(self, key: str, size: int, within: float | None = None) -> Entry | None:
         with translated(self._name):
-            entry = await self._container.find(key, (_MARK, self._state.id))
+            entry = await self._container.find(key, (_MARK, self._state.id), within)
         return entry if entry and entry.size == size else None
 
     async def abort(self) -> None:
@@ -175,13 +172,6 @@ class BlobUpload(PartStore):
             headers = {"x-ms-blob-type": "BlockBlob"}
             await self._container.send("PUT", self._url, None, headers, Body([], 0))
             await self._container.delete(state.goal)
-
-
-def _condition(replace: bool, if_match: str | None) -> dict[str, str]:
-    """The header that lets a write replace nothing, or only one version."""
-    if if_match is not None:
-        return {"If-Match": f'"{if_match}"'}
-    return {} if replace else {"If-None-Match": "*"}
 
 
 def _described(content_type: str) -> dict[str, str]:

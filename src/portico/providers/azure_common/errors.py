@@ -86,10 +86,6 @@ def _too_large(name: str) -> PorticoError:
     return TooLarge(f"'{name}' is too large for the storage. Upload a smaller file.")
 
 
-def _path_too_long(name: str) -> PorticoError:
-    return InvalidPath(f"The path of '{name}' is too long for the storage. Choose shorter names.")
-
-
 _ERRORS: Mapping[str, Callable[[str], PorticoError]] = {
     "BlobAlreadyExists": already_exists,
     "ResourceAlreadyExists": already_exists,
@@ -101,7 +97,9 @@ _ERRORS: Mapping[str, Callable[[str], PorticoError]] = {
     "InvalidResourceName": invalid_name,
     "InvalidUri": invalid_name,
     "OutOfRangeInput": invalid_name,
-    "InvalidFileOrDirectoryPathName": _path_too_long,
+    "InvalidFileOrDirectoryPathName": lambda name: InvalidPath(
+        f"The path of '{name}' is too long for the storage. Choose shorter names."
+    ),
     "RequestBodyTooLarge": _too_large,
     "BlockCountExceedsLimit": _too_large,
     "AccountLimitExceeded": lambda _: storage_full(),
@@ -157,7 +155,8 @@ def _meaning(error: ServiceError, name: str, token: str | None) -> PorticoError:
     if error.status >= 500 or error.status in (408, 429):
         seconds = retry_seconds(error.headers.get("Retry-After")) or _RETRY_SECONDS
         return service_unavailable(f"{said} after all attempts", seconds)
-    if token is not None and _rejects_marker(error):
+    about_marker = error.code in _CURSOR_CODES or not error.code
+    if token is not None and error.status == 400 and about_marker and not _OTHER_PARAMETER.search(error.body):
         return InvalidCursor("The storage no longer accepts this cursor. Start again without a cursor.", cause=said)
     if error.code in _CAUSES:
         return service_refused(f"{_refusal(error)} ({said})")
@@ -176,15 +175,6 @@ def _meaning(error: ServiceError, name: str, token: str | None) -> PorticoError:
     if error.status == 412:
         return changed(name, cause=said)
     return service_failed(said)
-
-
-def _rejects_marker(error: ServiceError) -> bool:
-    """Whether this 400 is about the marker and not about another parameter."""
-    return (
-        error.status == 400
-        and (error.code in _CURSOR_CODES or not error.code)
-        and not _OTHER_PARAMETER.search(error.body)
-    )
 
 
 def _refusal(error: ServiceError) -> str:

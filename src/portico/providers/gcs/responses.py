@@ -39,10 +39,8 @@ class ObjectResource(msgspec.Struct, rename="camel"):
         kind = self.content_type or guess_content_type(self.name)
         written = stamp(self.updated)
         size = size_of(str(self.size))
-        return Entry(self.name, False, size, self._mtime() or written, kind, str(self.generation), written=written)
-
-    def _mtime(self) -> str | None:
-        return read_mtime(self.metadata.get(MTIME)) or read_mtime(self.metadata.get(GSUTIL_MTIME))
+        modified = read_mtime(self.metadata.get(MTIME)) or read_mtime(self.metadata.get(GSUTIL_MTIME)) or written
+        return Entry(self.name, False, size, modified, kind, str(self.generation), written=written)
 
 
 def stamp(text: str) -> str:
@@ -80,16 +78,12 @@ class _ErrorResponse(msgspec.Struct):
 
 # Not strict: sizes and generations are numbers that the service writes as strings.
 _OBJECTS = msgspec.json.Decoder(ObjectResource, strict=False)
-_REWRITES = msgspec.json.Decoder(RewriteResponse, strict=False)
+REWRITES = msgspec.json.Decoder(RewriteResponse, strict=False)
 _ERRORS = msgspec.json.Decoder(_ErrorResponse)
 
 
 def read_object(body: bytes) -> ObjectResource:
     return decode(_OBJECTS, body)
-
-
-def read_rewrite(body: bytes) -> RewriteResponse:
-    return decode(_REWRITES, body)
 
 
 def read_error(body: bytes) -> ErrorBody:

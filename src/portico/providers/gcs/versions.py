@@ -7,7 +7,7 @@ import msgspec
 
 from portico.model.errors import already_exists, changed
 from portico.providers.gcs.errors import FAILURES, ServiceError, translated
-from portico.providers.gcs.responses import REWRITE_FIELDS, decode, read_rewrite
+from portico.providers.gcs.responses import REWRITE_FIELDS, REWRITES, decode
 from portico.providers.gcs.service import Backoff, Request, Service
 from portico.providers.objects.service import ObjectService, Version, name_of
 from portico.providers.objects.versions import Current, ObjectVersions
@@ -40,10 +40,12 @@ async def copy_object(
     with translated(name_of(source.key)):
         while True:
             try:
-                response = read_rewrite((await service.once(Request("POST", url, params))).body)
+                response = decode(REWRITES, (await service.once(Request("POST", url, params))).body)
             except FAILURES as error:
                 if isinstance(error, ServiceError) and error.status == 412:
-                    await _check_generation(service, source)
+                    now = await service.find(source.key)
+                    if now and source.etag not in (None, str(now.generation)):
+                        raise changed(name_of(source.key)) from None
                     if in_doubt and await _is_copy(service, source.key, generation, target):
                         return
                     raise already_exists(name_of(target)) from None
@@ -60,12 +62,6 @@ async def copy_object(
             rewritten = response.total_bytes_rewritten
             params["rewriteToken"] = response.rewrite_token
             backoff = Backoff()
-
-
-async def _check_generation(service: Service, version: Version) -> None:
-    found = await service.find(version.key)
-    if found and version.etag is not None and str(found.generation) != version.etag:
-        raise changed(name_of(version.key))
 
 
 async def _is_copy(service: Service, source: str, generation: str | None, target: str) -> bool:

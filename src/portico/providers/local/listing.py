@@ -72,15 +72,15 @@ class FolderListing:
         threads = self._threads
         part = await threads.run(threads.metadata, folder, self._quick_part, request)
         if part is None:
-            part = await self._part_of_large(request)
+            scanned = await threads.run(threads.scans, folder, self._scanned_part, request)
+            part, snapshot = scanned
+            # Prepare for the next page while this one is sent.
+            task = asyncio.create_task(threads.run(threads.scans, Path(), snapshot.arrange))
+            self._arranging.add(task)
+            task.add_done_callback(self._arranging.discard)
         entries, last = part
         # Without a known begin, such as after a page of another machine, the walk begins anew, from there.
         return Page(entries, last and _encode(last, request.began_ns or request.arrived_ns))
-
-    async def _part_of_large(self, request: _Request) -> Part:
-        part, snapshot = await self._threads.run(self._threads.scans, request.folder, self._scanned_part, request)
-        self._arrange(snapshot)
-        return part
 
     def _quick_part(self, request: _Request) -> Part | None:
         """The page, unless a large folder must be scanned for it."""
@@ -119,12 +119,6 @@ class FolderListing:
         except NotADirectoryError:
             with found(self._top, folder):
                 raise not_a_folder(folder.name) from None
-
-    def _arrange(self, snapshot: FolderSnapshot) -> None:
-        """Prepare for the next page while the first one is sent."""
-        task = asyncio.create_task(self._threads.run(self._threads.scans, Path(), snapshot.arrange))
-        self._arranging.add(task)
-        task.add_done_callback(self._arranging.discard)
 
 
 def _read_part(snapshot: FolderSnapshot, descriptor: int, size: int, position: Position | None) -> Part:
@@ -205,7 +199,8 @@ class PageCache:
         if (
             len(entries) > _MAX_ENTRIES
             or snapshot.changed_ns // 1_000_000 > latest_ms
-            or not _are_unchanged(entries, latest_ms)
+            or any(map(_IS_FOLDER, entries))
+            or max(map(_LAST_MODIFIED, entries), default="") >= timestamps.from_epoch(latest_ms)
         ):
             return
         now = time.monotonic()
@@ -214,8 +209,3 @@ class PageCache:
             self._pages = {key: cached for key, cached in self._pages.items() if now <= cached.expires_at}
             if len(self._pages) < _MAX_PAGES:
                 self._pages[key] = new
-
-
-def _are_unchanged(entries: list[Entry], latest_ms: int) -> bool:
-    latest = timestamps.from_epoch(latest_ms)
-    return not any(map(_IS_FOLDER, entries)) and max(map(_LAST_MODIFIED, entries), default="") < latest

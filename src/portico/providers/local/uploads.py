@@ -322,8 +322,10 @@ class StagedFile:
                         commit_staged(self._staging, self._name, folder, self._target, replace=self._replace)
                     break
                 except (AlreadyExists, IsAFolder):
-                    if not self._choose_another_name():
+                    other = next(self._alternatives, None) if self._alternatives else None
+                    if other is None:
                         raise
+                    self._target = other
                 except OSError as error:
                     if error.errno == errno.EXDEV:
                         self.check_target()
@@ -351,14 +353,6 @@ class StagedFile:
                 os.unlink(self._name, dir_fd=self._staging)
         finally:
             self.close()
-
-    def _choose_another_name(self) -> bool:
-        """Switch to the next alternative; False if there is none."""
-        other = next(self._alternatives, None) if self._alternatives else None
-        if other is None:
-            return False
-        self._target = other
-        return True
 
     def _check_replaceable(self, folder: int) -> None:
         info = lstat(folder, self._target.name)

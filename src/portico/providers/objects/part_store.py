@@ -145,7 +145,7 @@ class PartLimits:
         left = self.max_number + 1 - number
         # Some are kept for writers that die: a tenth, and towards the end 64.
         usable = max(1, min(left * 9 // 10, max(left - 64, left // 2)))
-        return _rounded(-(-(size - offset) // usable))
+        return -(-(size - offset) // (usable * MIB)) * MIB
 
     def sendable(self, state: UploadState, number: int, offset: int, count: int) -> int:
         """How many of the last `count` bytes of a request, which do not fill a part, can be sent as one."""
@@ -220,7 +220,3 @@ class PartStore(ABC):
 
     async def abort_lost(self) -> None:  # noqa: B027
         """Remove uploads that began at `UploadState.intents`, and are not the session."""
-
-
-def _rounded(size: int) -> int:
-    return size + -size % MIB

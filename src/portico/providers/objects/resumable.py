@@ -228,11 +228,6 @@ class ResumableObjectUpload(ResumableUpload):
         state.lists = [*state.lists, PartList(name, sum(part.size for part in state.parts))]
         state.parts = []
 
-    async def _all_parts(self) -> list[SentPart]:
-        found = await self._hidden.read([each.name for each in self._state.lists])
-        listed = [PartList.decode(b"".join(found[each.name])) for each in self._state.lists]
-        return [*chain.from_iterable(listed), *self._state.parts]
-
     async def _save(self, save: Save, claim: int, *, last: bool = False) -> None:
         self._state.next_number = self._next + claim
         await save(last=last)
@@ -259,17 +254,13 @@ class ResumableObjectUpload(ResumableUpload):
         await self._remove_tails(used)
 
     async def _prepend_tails(self, part: UploadPart, share: MemoryShare) -> None:
-        size = self._tail_bytes
+        size, tails = self._tail_bytes, self._state.tails
         await share.take(size)
-        part.chunks[:0] = await self._read_tails()
-        part.size += size
-
-    async def _read_tails(self) -> list[bytes]:
-        tails = self._state.tails
         found = await self._hidden.read([tail.name for tail in tails])
         if any(sum(map(len, found[tail.name])) != tail.size for tail in tails):
             raise upload_gone()
-        return [chunk for tail in tails for chunk in found[tail.name]]
+        part.chunks[:0] = [chunk for tail in tails for chunk in found[tail.name]]
+        part.size += size
 
     async def _remove_tails(self, tails: list[Tail]) -> None:
         try:
@@ -285,14 +276,21 @@ class ResumableObjectUpload(ResumableUpload):
         state = self._state
         stored = await self._stored()
         if not stored and state.renamed:
-            await self._commit_hidden(save)
-            stored = await self._copy(save, alternatives)
+            if state.committed is None:
+                hidden = await self._service.own(state.goal, self.offset) if state.committing else None
+                state.committed = (hidden or await self._commit(save)).etag
+            state.copying = True
+            await self._save(save, 0)  # before it is tried, so that a repetition looks there first
+            stored = await committed(self._copy, self._retarget, partial(self._save, save, 0), alternatives)
         elif not stored:
             self._service.kept = kept
             async with self._target(path_of(state.key)):
                 stored = await self._commit(save)
         stored.name = name_of(state.key)
-        await self._clear_after_commit()
+        try:
+            await self._clear(abort=not self._sent)
+        except PorticoError as error:
+            log.warning("upload-not-cleared", code=error.code, cause=error.cause, left_to="abandon")
         return stored
 
     async def _stored(self) -> Entry | None:
@@ -318,27 +316,16 @@ class ResumableObjectUpload(ResumableUpload):
                     self._all_cut = False
                     await self._send_all(_only(last, self._take_number()), share, save)
                     last = UploadPart(self._next, [], 0, last=True, offset=self._sent)
-                return await self._service.commit(await self._all_parts(), last, self.offset)
+                lists = await self._hidden.read([each.name for each in state.lists])
+                listed = [PartList.decode(b"".join(lists[each.name])) for each in state.lists]
+                return await self._service.commit([*chain.from_iterable(listed), *state.parts], last, self.offset)
         except NotFound as error:
             if stored := await self._service.own(state.goal, self.offset):
                 return stored
             raise upload_gone() from error
 
-    async def _commit_hidden(self, save: Save) -> None:
-        state = self._state
-        if state.committed is not None:
-            return
-        stored = await self._service.own(state.goal, self.offset) if state.committing else None
-        stored = stored or await self._commit(save)
-        state.committed = stored.etag
-
-    async def _copy(self, save: Save, alternatives: Iterator[Path] | None) -> Entry:
-        """Copy the object at the hidden key to the first name that is free."""
-        self._state.copying = True
-        await self._save(save, 0)  # before it is tried, so that a repetition looks there first
-        return await committed(self._copy_once, self._retarget, partial(self._save, save, 0), alternatives)
-
-    async def _copy_once(self) -> Entry:
+    async def _copy(self) -> Entry:
+        """Copy the object at the hidden key to the key."""
         state = self._state
         try:
             async with self._target(path_of(state.key)):
@@ -352,12 +339,6 @@ class ResumableObjectUpload(ResumableUpload):
 
     def _retarget(self, target: Path) -> None:
         self._state.key = key_of(target)
-
-    async def _clear_after_commit(self) -> None:
-        try:
-            await self._clear(abort=not self._sent)
-        except PorticoError as error:
-            log.warning("upload-not-cleared", code=error.code, cause=error.cause, left_to="abandon")
 
     async def abandon(self) -> None:
         await self._clear(abort=True)

@@ -178,7 +178,9 @@ class ObjectStore(ObjectService):
             found, listing = await asyncio.gather(self.find(key_of(folder)), self.list_content(prefix, size, token))
             if found and not found.is_folder:
                 raise not_a_folder(folder.name)
-            self._note_checked(prefix)
+            if len(self._checked) >= _MAX_CHECKED:
+                self._checked.clear()
+            self._checked[prefix] = time.monotonic() + _CHECKED_SECONDS
         else:
             listing = await self.list_content(prefix, size, token)
         entries, marked = entries_of(prefix, listing)
@@ -190,11 +192,6 @@ class ObjectStore(ObjectService):
 
     def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
         return KeyWalk(self, folder, token, self._check_folder)
-
-    def _note_checked(self, prefix: str) -> None:
-        if len(self._checked) >= _MAX_CHECKED:
-            self._checked.clear()
-        self._checked[prefix] = time.monotonic() + _CHECKED_SECONDS
 
     async def _check_folder(self, folder: Path) -> None:
         """`NotFound` or `NotAFolder` for an empty prefix, unless a marker makes it a folder."""
@@ -380,7 +377,11 @@ class ObjectStore(ObjectService):
         if is_folder:
             await remove_empty_folders(self, folder_key(source))
         if newer:
-            raise _replaced_meanwhile([name_of(version.key) for version in newer])
+            name = name_of(newer[0].key)
+            some = f"'{name}' was" if len(newer) == 1 else f"{len(newer)} files, among them '{name}', were"
+            error = Changed(f"{some} replaced during the move, so the newest version remains at the source.")
+            error.partial = True  # the move can be repeated
+            raise error
 
     # The trash
 
@@ -469,11 +470,3 @@ class ObjectStore(ObjectService):
             f"Paths in this storage can have at most {self.max_key_bytes} bytes, and folder paths one "
             "fewer. Choose a shorter path."
         )
-
-
-def _replaced_meanwhile(names: list[str]) -> Changed:
-    """The sources of a move that stay. The move can be repeated."""
-    some = f"'{names[0]}' was" if len(names) == 1 else f"{len(names)} files, among them '{names[0]}', were"
-    error = Changed(f"{some} replaced during the move, so the newest version remains at the source.")
-    error.partial = True
-    return error

@@ -70,11 +70,6 @@ class Restored:
         self.objects += len(keys)
         count(sum(not key.endswith("/") for key in keys))
 
-    def add_copies(self, sizes: Collection[int | None]) -> None:
-        """Sizes as of `move_objects`."""
-        self.objects += len(sizes)
-        count_files(sizes)
-
     def add_gone(self, key: str) -> None:
         """The lifecycle of the store has removed the version."""
         self._gone += 1
@@ -333,7 +328,8 @@ class _Restoration:
             copies = [entry for entry in found if f"/{NOTE}" not in entry.name]
             await for_each(self._check, [entry.name[len(place) :] for entry in copies])
             sizes = await move_objects(store, copies, place, self._goal, replace=self._replace)
-            self.restored.add_copies(sizes)
+            self.restored.objects += len(sizes)
+            count_files(sizes)
 
     async def _restore_file(self, note_key: str) -> None:
         rest = note_key[len(self._place) :].partition(f"/{NOTE}")[0]

@@ -13,7 +13,6 @@ from portico.model.errors import (
     InvalidCursor,
     InvalidPath,
     PorticoError,
-    ProviderRefused,
     ProviderTimeout,
     RangeNotSatisfiable,
     TooLarge,
@@ -84,7 +83,8 @@ def translated(key: str = "", bucket: str = "") -> Iterator[None]:
     except (sdk.ReadTimeoutError, TimeoutError) as error:
         raise timed_out("the service was silent past the deadline") from error
     except (sdk.ConnectionError, sdk.HTTPClientError, aiohttp.ClientError, OSError) as error:
-        if isinstance(_cause(error), aiohttp.ClientResponseError | ValueError):
+        wrapped = error.kwargs.get("error") if isinstance(error, sdk.HTTPClientError) else error
+        if isinstance(wrapped, aiohttp.ClientResponseError | ValueError):
             raise malformed_response("a response that is not HTTP") from error
         raise service_unavailable(
             f"the service can't be reached ({type(error).__name__}); check region, endpoint-url and network",
@@ -99,11 +99,6 @@ def translated(key: str = "", bucket: str = "") -> Iterator[None]:
         raise malformed_response("an invalid field") from error
 
 
-def _cause(error: Exception) -> object:
-    """The error that the SDK wrapped."""
-    return error.kwargs.get("error") if isinstance(error, sdk.HTTPClientError) else error
-
-
 def code_of(error: BaseException | None) -> str:
     """The service's error code behind a translated error, or an empty string."""
     cause = error.__cause__ if error else None
@@ -113,12 +108,6 @@ def code_of(error: BaseException | None) -> str:
 def error_for(code: str, operation: str, key: str, bucket: str) -> PorticoError:
     """As `translated`, for an error code within a response."""
     return _answered({"Error": {"Code": code}}, operation, name_of(key), bucket)
-
-
-def _elsewhere(bucket: str, region: str) -> ProviderRefused:
-    if re.fullmatch(r"[a-z0-9-]{1,32}", region):
-        return service_refused(f"the bucket {bucket!r} is in region {region!r}: set --option region={region}")
-    return service_refused(f"the bucket {bucket!r} may be in another region: check region and endpoint-url")
 
 
 def timed_out(cause: str) -> ProviderTimeout:
@@ -133,7 +122,10 @@ def _answered(answer: Mapping[str, Any], operation: str, name: str, bucket: str)
     if answer.get(ERROR_IN_SUCCESS):
         return malformed_response(f"{_word(code)} within a success ({operation})")
     if code in _REGION or (code == "400" and operation.startswith("Head")):
-        return _elsewhere(bucket, str(error.get("Region") or headers.get("x-amz-bucket-region") or ""))
+        region = str(error.get("Region") or headers.get("x-amz-bucket-region") or "")
+        if re.fullmatch(r"[a-z0-9-]{1,32}", region):
+            return service_refused(f"the bucket {bucket!r} is in region {region!r}: set --option region={region}")
+        return service_refused(f"the bucket {bucket!r} may be in another region: check region and endpoint-url")
     if code == "NoSuchBucket":
         return service_refused(f"the bucket {bucket!r} doesn't exist: create it, or check bucket and endpoint-url")
     if code in _CREDENTIALS:

@@ -193,14 +193,11 @@ def _field(text: str, name: str) -> str | None:
 def _plain(value: str) -> str:
     if "\r" in value:
         raise ValueError
-    return _unescape(value) if "&" in value else value
-
-
-def _unescape(value: str) -> str:
-    plain = _ENTITY.sub(_character, value)
+    if "&" not in value:
+        return value
     if value.count("&") != len(_ENTITY.findall(value)):
         raise ValueError
-    return plain
+    return _ENTITY.sub(_character, value)
 
 
 def _character(match: re.Match[str]) -> str:
