@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from portico.cli.administration import home as homes
+from portico.cli.console.terminal import warn
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
@@ -114,9 +115,9 @@ def _trail(settings: "Settings", database: "Database") -> "AuditTrail":
 
     required = settings.audit_required
 
-    def warn(why: str, lost: int) -> None:
+    def lose(why: str, lost: int) -> None:
         if lost == 1 and not required:  # otherwise the command fails with this error
-            print(f"Warning: the audit log can't be written ({why}).", file=sys.stderr)
+            warn(f"the audit log can't be written ({why}).")
 
     return open_trail(
         settings.audit_file,
@@ -125,7 +126,7 @@ def _trail(settings: "Settings", database: "Database") -> "AuditTrail":
         node_in_file=settings.node_in_audit,
         required=required,
         command=True,
-        on_loss=warn,
+        on_loss=lose,
     )
 
 
@@ -181,14 +182,18 @@ async def opened_database(settings: "Settings", *, reads_only: bool = False) -> 
     A command that `reads_only` never migrates: it works with an older schema if that has everything the command reads.
     """
     from portico.model.errors import TableMissing
-    from portico.store.schema import check_present, is_current, needs_migration
+    from portico.store.schema import check_present, is_current, migrate, needs_migration
 
     async with database_as_it_is(settings.database_url) as database:
-        current = await is_current(database)
+        current, mark = await is_current(database), settings.home / homes.SET_UP_MARK
         if not current and reads_only:
-            check_present(settings.database_url, settings.home / homes.SET_UP_MARK)
+            check_present(settings.database_url, mark)
         elif not current:
-            _migrate(settings, database)
+            if not settings.database_migrate:
+                raise needs_migration(database.name)
+            done = migrate(settings.database_url, set_up_mark=mark)
+            if done.before not in (None, done.after):
+                print(f"Migrated the database from schema {done.before} to {done.after}.", file=sys.stderr)
         await database.learn_clock()
         try:
             yield database
@@ -196,16 +201,6 @@ async def opened_database(settings: "Settings", *, reads_only: bool = False) -> 
             if current:
                 raise
             raise needs_migration(database.name) from None
-
-
-def _migrate(settings: "Settings", database: "Database") -> None:
-    from portico.store.schema import migrate, needs_migration
-
-    if not settings.database_migrate:
-        raise needs_migration(database.name)
-    done = migrate(settings.database_url, set_up_mark=settings.home / homes.SET_UP_MARK)
-    if done.before not in (None, done.after):
-        print(f"Migrated the database from schema {done.before} to {done.after}.", file=sys.stderr)
 
 
 async def _secret_key(settings: "Settings", database: "Database", *, make_key: bool) -> "SecretKey | None":

@@ -1,6 +1,5 @@
 """`portico backup`: save the accounts to a file."""
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from portico.cli.administration.accounts import database_as_it_is, run_audited
 from portico.cli.console.exits import Missing, UsageMistake
 from portico.cli.console.output import show_list
 from portico.cli.console.parser import Command, Exclusive, argument, flag
-from portico.cli.console.terminal import ask_new_password, at_terminal, read_standard_input
+from portico.cli.console.terminal import ask_new_password, at_terminal, read_standard_input, warn
 
 if TYPE_CHECKING:
     from portico.accounts.vault import SecretKey
@@ -26,10 +25,9 @@ def backup(options: SimpleNamespace) -> None:
     file = _new_file(options.file)
     passphrase = _new_passphrase(options)
     if options.with_key and passphrase is None:
-        print(
-            "Warning: the backup contains the secret key and is not encrypted. Anyone who can read "
-            "it can get the credentials of your storage services.",
-            file=sys.stderr,
+        warn(
+            "the backup contains the secret key and is not encrypted. Anyone who can read "
+            "it can get the credentials of your storage services."
         )
     counts = run_audited(
         settings,
@@ -77,8 +75,7 @@ async def _note(settings: "Settings") -> None:
         try:
             await Cluster(database).note_backup(clock.now() // 1000)
         except Unavailable:  # an older schema, a replica, a role that may only read
-            text = "Warning: the database can't be written, so the metrics don't show the time of this backup."
-            print(text, file=sys.stderr)
+            warn("the database can't be written, so the metrics don't show the time of this backup.")
 
 
 async def _fingerprint(settings: "Settings", *, with_key: bool) -> str | None:

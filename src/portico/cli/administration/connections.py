@@ -14,7 +14,7 @@ from portico.cli.administration.home_setup import with_new_accounts
 from portico.cli.console.exits import DONE, FAILED, UsageMistake, exit_code
 from portico.cli.console.output import JSON, Facts, show_list, show_one, tell
 from portico.cli.console.parser import Command, Group, argument, flag, option
-from portico.cli.console.terminal import read_standard_input, something_is_piped
+from portico.cli.console.terminal import read_standard_input, something_is_piped, warn
 from portico.model.errors import NotFound, NotPossible, PorticoError, for_administrator
 from portico.model.rights import Right
 
@@ -117,7 +117,7 @@ def add(options: SimpleNamespace) -> None:
     print(f"Added the connection {name} of kind {kind}.")
     _warn_of_problem(added, options.home)
     if install := missing_extra(kind):
-        _warn(f"this kind needs an extra; install it with: {install}")
+        warn(f"this kind needs an extra; install it with: {install}")
 
 
 def set_(options: SimpleNamespace) -> None:
@@ -239,7 +239,7 @@ def _given(options: SimpleNamespace) -> dict[str, str]:
 
     values = _pairs(options.option, "--option", "Write --option KEY=VALUE.")
     for key in sorted(SECRET_OPTIONS & {key for key, value in values.items() if value}):
-        _warn(f"other users of this machine can see {key} in the command; --secret-stdin keeps it hidden.")
+        warn(f"other users of this machine can see {key} in the command; --secret-stdin keeps it hidden.")
     if options.secret_stdin:
         lines = (line.strip() for line in read_standard_input().splitlines())
         piped = _pairs(filter(None, lines), "Standard input", "Each line of standard input must be KEY=VALUE.")
@@ -247,7 +247,7 @@ def _given(options: SimpleNamespace) -> dict[str, str]:
             raise UsageMistake(f"{twice[0]} is given both with --option and on standard input; give it once.")
         values |= piped
     elif something_is_piped(wait=0):
-        _warn("standard input was not read; --secret-stdin reads secrets from it.")
+        warn("standard input was not read; --secret-stdin reads secrets from it.")
     # Relative names start at the current folder.
     return {key: os.path.abspath(value) if value and key in PATH_OPTIONS else value for key, value in values.items()}
 
@@ -272,13 +272,9 @@ def _by_secrecy(values: Mapping[str, Text]) -> tuple[dict[str, Text], dict[str, 
     return plain, {key: value for key, value in values.items() if key in SECRET_OPTIONS}
 
 
-def _warn(text: str) -> None:
-    print(f"Warning: {text}", file=sys.stderr)
-
-
 def _warn_of_problem(connection: "Connection", home: Path) -> None:
     if found := problem(connection, home, writable=True):
-        _warn(found)
+        warn(found)
 
 
 def _facts(connection: "Connection", in_use: Mapping[str, frozenset[Right]], home: Path) -> Facts:

@@ -94,8 +94,16 @@ def claim(home: Path) -> int | None:
 
 def prepare(home: Path, overrides: Mapping[str, str] | None = None) -> "Settings":
     """The settings of this home, which is made if it is missing."""
+    from portico.settings.settings import PROPERTIES_FILE, commented_file, generated_client, load
+
     make(home)
-    return _with_settings_file(home, overrides)
+    if not (home / PROPERTIES_FILE).exists():
+        from portico.runtime.private_files import write_private
+
+        # Nodes that share a database take the client from there.
+        values = {} if _names_database() else generated_client()
+        write_private(home / PROPERTIES_FILE, commented_file(values), replace=False)
+    return load(home, overrides=overrides)
 
 
 def existing(home: Path) -> "Settings":
@@ -193,15 +201,3 @@ def _user_name(number: int) -> str:
         return pwd.getpwuid(number).pw_name
     except (ImportError, KeyError):
         return str(number)
-
-
-def _with_settings_file(home: Path, overrides: Mapping[str, str] | None) -> "Settings":
-    from portico.settings.settings import PROPERTIES_FILE, commented_file, generated_client, load
-
-    if not (home / PROPERTIES_FILE).exists():
-        from portico.runtime.private_files import write_private
-
-        # Nodes that share a database take the client from there.
-        values = {} if _names_database() else generated_client()
-        write_private(home / PROPERTIES_FILE, commented_file(values), replace=False)
-    return load(home, overrides=overrides)

@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,12 +16,12 @@ from portico.cli.administration.cluster import FORCE, check_stopped
 from portico.cli.administration.home_setup import FIRST_USER, forget_password_file, undone_on_failure
 from portico.cli.console.exits import Missing, UsageMistake
 from portico.cli.console.parser import Command, argument, flag
-from portico.cli.console.terminal import ask_hidden, at_terminal, confirm, read_standard_input
+from portico.cli.console.terminal import ask_hidden, at_terminal, confirm, read_standard_input, warn
 
 if TYPE_CHECKING:
     from portico.settings.settings import Settings
     from portico.store.backup_file import Backup
-    from portico.store.dump import Change, Row
+    from portico.store.dump import Row
 
 LOST_KEY = "If the key is lost, add --lost-key, then add the connections with credentials again."
 
@@ -120,10 +119,8 @@ def keep_client(home: Path, values: Mapping[str, str], *, needed: bool) -> None:
         print(f"Set {' and '.join(new)} in {file}, so that programs can keep using their credentials.")
     for key, value in load(home).client().items():
         if value not in ("", client[key]):
-            print(
-                f"Warning: programs can't sign in, because {variable(key)} differs from the {key} "
-                "they use; remove the variable.",
-                file=sys.stderr,
+            warn(
+                f"programs can't sign in, because {variable(key)} differs from the {key} they use; remove the variable."
             )
 
 
@@ -155,9 +152,16 @@ def _key(settings: "Settings", backup: "Backup", *, lost: bool) -> Iterator[None
 
 def _restore(settings: "Settings", backup: "Backup", *, replace: bool, lost_key: bool) -> None:
     from portico.store.backup_file import Damaged
+    from portico.store.cluster import KEY
     from portico.store.dump import Misfit, NotEmpty, load
 
-    change = _change(settings, lost_key=lost_key)
+    paths = None if settings.database_in_home else str(settings.home)
+
+    def change(table: str, row: "Row") -> "Row | None":
+        if lost_key and table == "cluster" and row["name"] == KEY:
+            return None
+        return absolute_paths(table, row, paths) if paths else row
+
     try:
         # In the file only: a line in the database would be replaced with it, or keep an empty one from being so.
         run_audited(
@@ -192,19 +196,6 @@ def _forget_old_password(settings: "Settings") -> None:
 
     if not asyncio.run(is_valid()):
         forget_password_file(settings.home, FIRST_USER)
-
-
-def _change(settings: "Settings", *, lost_key: bool) -> "Change":
-    from portico.store.cluster import KEY
-
-    paths = None if settings.database_in_home else str(settings.home)
-
-    def change(table: str, row: "Row") -> "Row | None":
-        if lost_key and table == "cluster" and row["name"] == KEY:
-            return None
-        return absolute_paths(table, row, paths) if paths else row
-
-    return change
 
 
 def absolute_paths(table: str, row: "Row", home: str) -> "Row":

@@ -156,13 +156,11 @@ def password(options: SimpleNamespace) -> None:
 
 
 def disable(options: SimpleNamespace) -> None:
-    _change_disabled(options, disabled=True)
-    print(f"Disabled the Web User {options.name}.")
+    _change_disabled(options.home, options.name, "disable", disabled=True)
 
 
 def enable(options: SimpleNamespace) -> None:
-    _change_disabled(options, disabled=False)
-    print(f"Enabled the Web User {options.name}.")
+    _change_disabled(options.home, options.name, "enable", disabled=False)
 
 
 def unlock(options: SimpleNamespace) -> None:
@@ -178,10 +176,9 @@ def delete(options: SimpleNamespace) -> None:
     print(f"Deleted the Web User {name}. Their files are still there.")
 
 
-def _change_disabled(options: SimpleNamespace, *, disabled: bool) -> None:
-    action = "user.disable" if disabled else "user.enable"
-    name = options.name
-    change(options.home, action, name, lambda accounts: accounts.users.change(name, disabled=disabled))
+def _change_disabled(home: Path, name: str, word: str, *, disabled: bool) -> None:
+    change(home, f"user.{word}", name, lambda accounts: accounts.users.change(name, disabled=disabled))
+    print(f"{word.capitalize()}d the Web User {name}.")
 
 
 async def _set_password(accounts: Accounts, name: str, new: str) -> None:

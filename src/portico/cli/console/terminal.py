@@ -81,6 +81,10 @@ def notice(text: str) -> None:
     print(f"{erase}{text}", file=sys.stderr, flush=True)
 
 
+def warn(text: str) -> None:
+    print(f"Warning: {text}", file=sys.stderr)
+
+
 def speaks_unicode(stream: TextIO) -> bool:
     return (stream.encoding or "").lower().startswith("utf")
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from portico.cli.console.exits import DONE, FAILED, UsageMistake
 from portico.cli.console.output import tell
-from portico.cli.console.terminal import ask_hidden, at_terminal, read_standard_input
+from portico.cli.console.terminal import ask_hidden, at_terminal, read_standard_input, warn
 from portico.cli.remote.command import exit_code, sentence
 from portico.cli.remote.connect import Gateway, connect, profile_name
 from portico.client.auth import profiles
@@ -142,4 +142,4 @@ def _warn_of_clear_text(url: str) -> None:
             return
     except ValueError:
         pass
-    print("Warning: without https, others on the network can read the password and the files.", file=sys.stderr)
+    warn("without https, others on the network can read the password and the files.")
