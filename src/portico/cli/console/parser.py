@@ -126,11 +126,26 @@ class Parser:
         self._defaults = command.defaults
 
     def parse(self, words: Sequence[str]) -> SimpleNamespace | None:
-        """The options and arguments, in any order; None if help is wanted instead."""
+        """The options and arguments, in any order; None if help is wanted instead. After `--`, there are no options."""
         end = words.index("--") if "--" in words else len(words)
         if any(word in self._help.names for word in words[:end]):
             return None
-        options = self._parse(list(words[:end]), list(words[end + 1 :]))
+        known = [*self.options.values(), *self.arguments]
+        options = SimpleNamespace(**{each.dest: each.default for each in known} | dict(self._defaults))
+        texts: list[str] = []
+        given: set[Argument] = set()
+        waiting = list(words[:end])[::-1]
+        while waiting:
+            word = waiting.pop()
+            if not _OPTION.match(word):
+                texts.append(word)
+                continue
+            for option, text in self._options_of(word, words[:end]):
+                given.add(option)
+                value = self._value(option, text, waiting)
+                value = [*getattr(options, option.dest), value] if option.repeatable else value
+                setattr(options, option.dest, value)
+        self._store_arguments(options, [*texts, *words[end + 1 :]], given)
         for first, second in self.exclusive:
             if getattr(options, first.dest) and getattr(options, second.dest):
                 self.error(f"{first.name} and {second.name} can't be combined")
@@ -139,27 +154,7 @@ class Parser:
     def error(self, message: str) -> NoReturn:
         raise UsageMistake(usage_sentence(message, self.prog))
 
-    def _parse(self, words: list[str], rest: list[str]) -> SimpleNamespace:
-        """Parse the words, and the `rest` after `--`, which has no options."""
-        known = [*self.options.values(), *self.arguments]
-        options = SimpleNamespace(**{each.dest: each.default for each in known} | dict(self._defaults))
-        texts: list[str] = []
-        given: set[Argument] = set()
-        waiting = words[::-1]
-        while waiting:
-            word = waiting.pop()
-            if not _OPTION.match(word):
-                texts.append(word)
-                continue
-            for option, text in self._options_of(word, words):
-                given.add(option)
-                value = self._value(option, text, waiting)
-                value = [*getattr(options, option.dest), value] if option.repeatable else value
-                setattr(options, option.dest, value)
-        self._store_arguments(options, texts + rest, given)
-        return options
-
-    def _options_of(self, word: str, words: list[str]) -> Iterable[tuple[Argument, str | None]]:
+    def _options_of(self, word: str, words: Sequence[str]) -> Iterable[tuple[Argument, str | None]]:
         """The options in a word, such as `--jobs=4`, `-j4` or `-rn`, each with its value if the word has one."""
         name, separator, text = word.partition("=")
         if name in self.options:
@@ -176,7 +171,7 @@ class Parser:
                 return
             yield option, None
 
-    def _no_such_option(self, name: str, words: list[str]) -> NoReturn:
+    def _no_such_option(self, name: str, words: Sequence[str]) -> NoReturn:
         used = {self.options.get(word.partition("=")[0]) for word in words}
         known = [
             name
