@@ -13,7 +13,7 @@ from portico.accounts.share_links import ShareLinks, SharePolicy, end_of
 from portico.accounts.throttle import Throttle
 from portico.accounts.users import Users
 from portico.model.errors import LimitReached, NotFound, NotSignedIn, TooManyRequests
-from portico.model.paths import Path
+from portico.model.paths import Path, Place
 from portico.model.rights import Right
 from portico.store.database import Database
 from portico.store.share_links import LinkAccess, LinkKind, ShareLink
@@ -56,20 +56,20 @@ async def test_links_follow_what_is_moved(links: ShareLinks, sharer: User) -> No
     for path in ("/a", "/a/b", "/a%b", "/ab", "/A/b"):
         made[path], _ = await links.add(sharer, Path.parse(path), COLUMNS)
     made["file"], _ = await links.add(sharer, Path.parse("/a"), {**COLUMNS, "is_folder": False})
-    root = Path.parse(sharer.root)
+    root = sharer.root.path
 
     async def moved(source: str, target: Path, *, connection: str, is_folder: bool = True) -> None:
         await links.moved(connection, Path.parse(source).under(root), target, is_folder=is_folder)
 
     await moved("/a", Path.parse("/x").under(root), connection="other")
-    await moved("/a", Path.parse("/x/y").under(root), connection=sharer.connection)
-    found = {str(link.path_for(sharer)) for link in await links.list(sharer)}
+    await moved("/a", Path.parse("/x/y").under(root), connection=sharer.root.connection)
+    found = {str(sharer.root.path_to(link.place)) for link in await links.list(sharer)}
     assert found == {"/x/y", "/x/y/b", "/a%b", "/ab", "/A/b", "/a"}
-    assert str((await links.get(sharer, made["file"].id)).path_for(sharer)) == "/a", "it is another file"
-    await moved("/a", Path.parse("/f").under(root), connection=sharer.connection, is_folder=False)
-    assert str((await links.get(sharer, made["file"].id)).path_for(sharer)) == "/f"
+    assert str(sharer.root.path_to((await links.get(sharer, made["file"].id)).place)) == "/a", "it is another file"
+    await moved("/a", Path.parse("/f").under(root), connection=sharer.root.connection, is_folder=False)
+    assert str(sharer.root.path_to((await links.get(sharer, made["file"].id)).place)) == "/f"
     # Out of the owner's sight, it is nobody's.
-    await moved("/ab", Path.parse("/elsewhere"), connection=sharer.connection)
+    await moved("/ab", Path.parse("/elsewhere"), connection=sharer.root.connection)
     with pytest.raises(NotFound):
         await links.get(sharer, made["/ab"].id)
 
@@ -238,7 +238,7 @@ async def test_the_number_of_links_is_bounded(
             await links.end(sharer, link.id)
     # Those that are open, and the newest of the others.
     assert [link.id for link in await links.list(sharer)] == [made[5], made[4], made[0]]
-    within = replace(sharer, root=str(Path.parse("/4").under(Path.parse(sharer.root))))
+    within = replace(sharer, root=sharer.root.below(Path.parse("/4")))
     assert [link.id for link in await links.list(within)] == [made[4]]
     await links.add(sharer, Path.parse("/a"), COLUMNS)
     with pytest.raises(TooManyRequests):
@@ -257,8 +257,7 @@ def test_when_a_link_is_used_up() -> None:
         **limits,
         "id": "",
         "user_id": 1,
-        "connection": "",
-        "path": "/",
+        "place": Place("", Path()),
         "has_password": False,
         "types": (),
         "created_at": 1000,

@@ -129,7 +129,7 @@ async def test_a_ticket_is_for_a_place(
         await tickets.redeem(ticket, at("/a"))
     clock.advance(1)
     assert not await tickets.renew(await tokens.session(pair.access_token), ticket, at("/a"), is_folder=True)
-    await users.change("alice", root=alice.root)
+    await users.change("alice", root=str(alice.root.path))
     await tickets.redeem(ticket, at("/a"))
     await database.execute(update(table).values(place=None, is_folder=None))  # as an older version writes it
     with pytest.raises(NotSignedIn):

@@ -142,8 +142,7 @@ def _digests(tokens: tuple[str, str]) -> Digests:
 
 def ticket_for(user: User, path: Path, *, is_folder: bool) -> Ticket:
     """A ticket for what this user has at the path."""
-    place = f"{user.connection}{path.under(Path.parse(user.root))}"
-    return Ticket(str(path), place, is_folder)
+    return Ticket(str(path), str(user.root.below(path)), is_folder)
 
 
 def opens(ticket: Ticket, user: User, path: Path) -> bool:

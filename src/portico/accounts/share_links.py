@@ -41,7 +41,7 @@ def usable(found: OpenLink | None, policy: SharePolicy, now: int) -> OpenLink | 
     if found is None or not policy.enabled:
         return None
     link, owner = found.link, found.owner
-    path = link.path_for(owner)
+    path = owner.root.path_to(link.place)
     if (
         link.ended_at is not None
         or ((end := end_of(link, policy)) is not None and end <= now)
@@ -76,12 +76,13 @@ class ShareLinks(LinkRecords):
     async def add(self, user: User, path: Path, values: Mapping[str, Any]) -> tuple[ShareLink, str]:
         """A new link to a path of the user, and its token. `values` are columns."""
         token = secrets.token_urlsafe(_TOKEN_BYTES)
+        place = user.root.below(path)
         row = {
             "id": secrets.token_hex(8),
             "user_id": user.id,
-            "connection": user.connection,
+            "connection": place.connection,
             "digest": digest_of(token),
-            "path": str(path.under(Path.parse(user.root))),
+            "path": str(place.path),
             "downloads": 0,
             "uploads": 0,
             "bytes": 0,

@@ -29,7 +29,7 @@ from portico.model.errors import (
     ProviderUnavailable,
     Unavailable,
 )
-from portico.model.paths import Path
+from portico.model.paths import Path, Place
 from portico.model.rights import DEFAULT_RIGHTS, Right
 from portico.observability.metrics import Metrics
 from portico.observability.tracing import Tracing
@@ -122,19 +122,19 @@ class ConnectionPool:
         """What was logged last of connections that could not be swept, by each event."""
 
     async def of(self, user: User) -> Drive:
-        return await self._drive(user.connection, Path.parse(user.root), user.rights, user.name)
+        return await self._drive(user.root, user.rights, user.name)
 
     async def of_connection(self, name: str) -> Drive:
         """All of a connection, for the gateway's own clean-up."""
-        return await self._drive(name, Path(), DEFAULT_RIGHTS)
+        return await self._drive(Place(name, Path()), DEFAULT_RIGHTS)
 
     async def names(self) -> Collection[str]:
         """Of all connections."""
         return list(await self._connections.revisions())
 
-    async def _drive(self, connection: str, root: Path, rights: Collection[Right], user: str | None = None) -> Drive:
-        opened = await self._open(connection)
-        root = root.under(opened.prefix)
+    async def _drive(self, top: Place, rights: Collection[Right], user: str | None = None) -> Drive:
+        opened = await self._open(top.connection)
+        root = top.path.under(opened.prefix)
         trash = None
         if self._trash:
             trash = partial(
@@ -142,7 +142,7 @@ class ConnectionPool:
                 opened.provider,
                 self._trash,
                 self._leases,
-                connection,
+                top.connection,
                 prefix=opened.prefix,
                 root=root,
                 user=user,

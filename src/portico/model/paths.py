@@ -7,7 +7,7 @@ be read differently by two services.
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self
 from urllib.parse import unquote_to_bytes
 
 from portico.model.errors import InvalidPath
@@ -111,3 +111,23 @@ class Path:
 
     def __str__(self) -> str:
         return "/" + "/".join(self.segments)
+
+
+class Place(NamedTuple):
+    """Where something is kept: the same for all who see it, whatever their roots are."""
+
+    connection: str
+    path: Path
+    """From the top of the connection."""
+
+    def below(self, path: Path) -> "Place":
+        return Place(self.connection, path.under(self.path))
+
+    def path_to(self, other: "Place") -> Path | None:
+        """The path that leads from here to the other place; None if that is not here or below."""
+        if other.connection != self.connection or not self.path.holds(other.path):
+            return None
+        return Path(other.path.segments[len(self.path.segments) :])
+
+    def __str__(self) -> str:
+        return f"{self.connection}{self.path}"

@@ -144,7 +144,7 @@ class Trash:
     async def _links_follow(self, record: Trashed, path: Path, restored: Path) -> None:
         """It is back: that its links cannot follow does not make it fail."""
         try:
-            await self._links.restored(record.id, self._tree.place(path)[1], self._tree.place(restored)[1])
+            await self._links.restored(record.id, self._tree.place(path).path, self._tree.place(restored).path)
         except PorticoError as error:
             log.warning("links-not-moved", code=error.code, cause=error.cause)
 

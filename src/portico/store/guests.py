@@ -98,17 +98,12 @@ class Guest(msgspec.Struct, frozen=True):
         owner = self.open.limited_owner
         if self.folder is None:
             return owner
-        return msgspec.structs.replace(owner, root=str(Path.parse(owner.root).child(self.folder)))
+        return msgspec.structs.replace(owner, root=owner.root.below(Path().child(self.folder)))
 
     @property
     def only_file(self) -> Path | None:
         """The only thing that may be downloaded, if the link is not for a folder."""
-        return None if self.link.is_folder else Path((Path.parse(self.link.path).name,))
-
-    @property
-    def root(self) -> Path:
-        """The guest's root, from the root of the connection."""
-        return Path.parse(self.user.root)
+        return None if self.link.is_folder else Path((self.link.place.path.name,))
 
     def __repr__(self) -> str:
         return "Guest(…)"

@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Text, and_, case, delete, func, insert, literal, or_, select, update
 
 from portico.model.errors import LimitReached, NotFound, TooManyRequests
-from portico.model.paths import Path
+from portico.model.paths import Path, Place
 from portico.model.rights import Right
 from portico.runtime import clock
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, Statement, upsert
@@ -66,9 +66,7 @@ _RIGHTS = {
 class ShareLink(msgspec.Struct, frozen=True):
     id: str
     user_id: int
-    connection: str
-    path: str
-    """From the root of the connection."""
+    place: Place
     is_folder: bool
     kind: LinkKind
     has_password: bool
@@ -104,13 +102,6 @@ class ShareLink(msgspec.Struct, frozen=True):
                 return uploads
         return downloads and uploads
 
-    def path_for(self, user: User) -> Path | None:
-        """The path as this user sees it; None if it is out of the user's sight."""
-        root, path = Path.parse(user.root), Path.parse(self.path)
-        if user.connection != self.connection or not root.holds(path):
-            return None
-        return Path(path.segments[len(root.segments) :])
-
 
 class OpenLink(msgspec.Struct, frozen=True):
     """A link that can be used now, with its owner as of now."""
@@ -122,9 +113,9 @@ class OpenLink(msgspec.Struct, frozen=True):
     @property
     def limited_owner(self) -> User:
         """The owner, limited to what the link is for: its folder, or the folder of its file."""
-        path = Path.parse(self.link.path)
-        root = path if self.link.is_folder else path.parent
-        return msgspec.structs.replace(self.owner, root=str(root), rights=self.owner.rights & self.link.kind.rights)
+        place = self.link.place
+        root = place if self.link.is_folder else place._replace(path=place.path.parent)
+        return msgspec.structs.replace(self.owner, root=root, rights=self.owner.rights & self.link.kind.rights)
 
 
 class LinkAccess(msgspec.Struct, frozen=True):
@@ -147,6 +138,7 @@ def link_of(row: AnyRow) -> ShareLink:
     found: dict[str, Any] = {
         name.removeprefix("link_"): value for name, value in row._mapping.items() if str(name).startswith("link_")
     }
+    found["place"] = Place(found.pop("connection"), Path.parse(found.pop("path")))
     found["has_password"] = found.pop("password_hash") is not None
     found["kind"] = LinkKind(found["kind"])
     found["types"] = tuple(found["types"].split())
@@ -182,11 +174,10 @@ class LinkRecords:
     async def list(self, user: User) -> builtins.list[ShareLink]:
         """The user's links within the user's root, the newest first; of those that were ended, as many as there is room for."""
         query = select(*LINK_COLUMNS).where(
-            share_links.c.user_id == user.id, share_links.c.connection == user.connection
+            share_links.c.user_id == user.id, share_links.c.connection == user.root.connection
         )
-        root = Path.parse(user.root)
-        if not root.is_root:
-            query = query.where(_within(str(root)))
+        if not user.root.path.is_root:
+            query = query.where(_within(str(user.root.path)))
         query = query.order_by(share_links.c.ended_at.is_not(None), share_links.c.created_at.desc(), share_links.c.id)
         links = [link_of(row) for row in await self._database.fetch(query.limit(MAX_LINKS))]
         return sorted(links, key=lambda link: (-link.created_at, link.id))
@@ -194,7 +185,7 @@ class LinkRecords:
     async def get(self, user: User, link_id: str) -> ShareLink:
         query = select(*LINK_COLUMNS).where(share_links.c.id == link_id, share_links.c.user_id == user.id)
         row = await self._database.first(query)
-        if row is None or (link := link_of(row)).path_for(user) is None:
+        if row is None or user.root.path_to((link := link_of(row)).place) is None:
             raise NotFound("You have no link with this id. List your links to find it.")
         return link
 

@@ -9,7 +9,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from portico.model.errors import AlreadyExists
-from portico.model.paths import Path
+from portico.model.paths import Path, Place
 from portico.model.rights import Right, parse_rights
 from portico.runtime import clock
 from portico.store.connections import check_exists
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class User(msgspec.Struct, frozen=True):
     id: int
     name: str
-    connection: str
-    root: str
+    root: Place
+    """The top of the user's tree."""
     rights: frozenset[Right]
     disabled: bool
     created_at: datetime
@@ -33,7 +33,7 @@ class User(msgspec.Struct, frozen=True):
 
     def limited_to(self, folder: Path, rights: frozenset[Right]) -> "User":
         """The user with only a folder of the tree, and some of the rights."""
-        return msgspec.structs.replace(self, root=str(folder.under(Path.parse(self.root))), rights=self.rights & rights)
+        return msgspec.structs.replace(self, root=self.root.below(folder), rights=self.rights & rights)
 
 
 USER_COLUMNS = tuple(column for column in users.c if column.name not in ("name_key", "password_hash"))
@@ -44,8 +44,7 @@ def user_of(row: AnyRow) -> User:
     return User(
         id=row.id,
         name=row.name,
-        connection=row.connection,
-        root=row.root,
+        root=Place(row.connection, Path.parse(row.root)),
         rights=parse_rights(row.rights),
         disabled=row.disabled,
         created_at=clock.to_datetime(row.created_at),

@@ -54,7 +54,7 @@ def add(options: SimpleNamespace) -> None:
     if options.as_json:
         print_json({**_facts(user), "password": password if generate else None, **(invited or {})})
         return
-    print(f"Added the Web User {user.name} with the root {user.root} in the connection {user.connection}.")
+    print(f"Added the Web User {user.name} with the root {user.root.path} in the connection {user.root.connection}.")
     if generate and password:
         print(_GENERATED.format(password))
     if invited:
@@ -215,8 +215,8 @@ def rights(text: str) -> frozenset[Right]:
 def _facts(user: "User") -> Facts:
     return {
         "name": user.name,
-        "connection": user.connection,
-        "root": user.root,
+        "connection": user.root.connection,
+        "root": str(user.root.path),
         "rights": [right for right in Right if right in user.rights],
         "disabled": user.disabled,
         "createdAt": user.created_at,

@@ -120,9 +120,9 @@ class Actor(msgspec.Struct, frozen=True):
 
     def require_unrestricted(self) -> None:
         """Raise `Forbidden` for an actor that is limited to one file or folder."""
-        self.require(None)
+        self.require_scope(None)
 
-    def require(self, wanted: Scope | None) -> None:
+    def require_scope(self, wanted: Scope | None) -> None:
         """Raise `Forbidden` for an actor that is limited to another file or folder; with None, for any limited actor."""
         if self.only is None:
             return
@@ -168,7 +168,7 @@ class Standing:
             return NotSignedIn("Your account was disabled in the meantime. Ask your administrator.")
         if missing := self._needed - now.rights:
             return Forbidden(actor.right_missing.format(min(missing)))
-        if (now.connection, now.root) == (then.connection, then.root):
+        if now.root == then.root:
             return None
         if actor.guest is None:
             return Forbidden("Your root folder was changed in the meantime. Repeat the request.")

@@ -50,10 +50,10 @@ class Idempotency:
 
 
 def _scope(user: User) -> str:
-    return "\n".join((user.connection, user.root, format_rights(user.rights & _CHANGING)))
+    return f"{user.root}\n{format_rights(user.rights & _CHANGING)}"
 
 
 def _holds(user: User, scope: str) -> bool:
     """Whether the user has the same files, and no right less."""
-    connection, root, rights = scope.split("\n")
-    return (user.connection, user.root) == (connection, root) and parse_rights(rights) <= user.rights
+    root, _, rights = scope.partition("\n")
+    return str(user.root) == root and parse_rights(rights) <= user.rights

@@ -11,7 +11,7 @@ from portico.drive.connection_pool import ConnectionPool
 from portico.drive.drive import Drive
 from portico.model.entries import Chunks
 from portico.model.errors import target_gone
-from portico.model.paths import Path
+from portico.model.paths import Path, Place
 from portico.model.rights import Right
 from portico.operations.actors.actor import Actor, Scope, Standing, Watch, WatchedChunks, Watches
 from portico.operations.actors.cancellation import CancellableWork
@@ -39,7 +39,7 @@ class Tree:
         self._shared = shared
         self.actor = actor
         self._is_shared = False
-        actor.context.connection = actor.user.connection
+        actor.context.connection = actor.user.root.connection
 
     async def at(self, path: Path, scope: Scope | None = None, *, admitted: bool = True) -> tuple[Drive, Path]:
         """The drive that a path is in, for one operation, and the path within it.
@@ -48,9 +48,9 @@ class Tree:
         wait for the connection; `Unavailable` if there are too many.
         """
         actor, context = self.actor, self.actor.context
-        actor.require(scope)
+        actor.require_scope(scope)
         if admitted and context.slot is None:
-            context.slot = self._shared.admission.enter(actor.user.connection, actor.share)
+            context.slot = self._shared.admission.enter(actor.user.root.connection, actor.share)
         if not self._is_shared:
             await self.require_shared()
             self._is_shared = True
@@ -67,16 +67,14 @@ class Tree:
         if self.actor.guest:
             await require_target(self._shared.pool, self.actor.guest.open)
 
-    def place(self, path: Path) -> tuple[str, Path]:
-        """The connection that a path is in, and the path from the connection's root: the same for all its users."""
-        user = self.actor.user
-        return user.connection, path.under(Path.parse(user.root))
+    def place(self, path: Path) -> Place:
+        return self.actor.user.root.below(path)
 
     # What the actor has under way
 
     def looking(self, entries: int) -> AbstractAsyncContextManager[None]:
         """Wait for the actor's turn to look at so many entries."""
-        return self._shared.admission.looking(self.actor.user.connection, self.actor.share, entries)
+        return self._shared.admission.looking(self.actor.user.root.connection, self.actor.share, entries)
 
     def searching(self) -> AbstractAsyncContextManager[None]:
         return self._shared.admission.searching(self.actor.share)
@@ -107,6 +105,6 @@ async def require_target(pool: ConnectionPool, found: OpenLink) -> None:
     if found.link.is_folder:
         entry = await drive.find_root()
     else:
-        entry = await drive.find(Path((Path.parse(found.link.path).name,)))
+        entry = await drive.find(Path((found.link.place.path.name,)))
     if entry is None or entry.is_folder != found.link.is_folder:
         raise target_gone()

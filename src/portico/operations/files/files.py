@@ -123,7 +123,7 @@ class Files:
             return {}
         places = {drive.location(path): path for path in files}
         found = await self._shared.digests.find(
-            self._tree.place(Path())[0], {place: files[path] for place, path in places.items()}
+            self._tree.place(Path()).connection, {place: files[path] for place, path in places.items()}
         )
         at_once = asyncio.Semaphore(_STATS_AT_ONCE)
 
@@ -149,19 +149,18 @@ class Files:
 
     async def has_digests(self) -> bool:
         """Whether it is worth a query to look for digests that the client did not ask for."""
-        return await self._shared.digests.is_used(self._tree.place(Path())[0])
+        return await self._shared.digests.is_used(self._tree.place(Path()).connection)
 
     async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         """As `Drive.read`. The chunks end with an error soon after the actor has lost the right to download."""
         drive, place = await self._tree.at(path, Scope(path))
         download = await drive.read(place, start, stop, etag=etag)
         download.chunks = self._tree.watched(download.chunks, Right.DOWNLOAD)
-        if self._limits:
-            try:
-                await self._limits.count_download("download", path, str(path), download.entry.size)
-            except BaseException:
-                await download.chunks.aclose()
-                raise
+        try:
+            await self._limits.count_download("download", path, str(path), download.entry.size)
+        except BaseException:
+            await download.chunks.aclose()
+            raise
         return download
 
     async def archive(self, folder: Path, chosen: Sequence[Path] = ()) -> Archive:
@@ -174,9 +173,8 @@ class Files:
             folder = Path(folder.segments, as_folder=only.is_folder)
 
         async def begin() -> None:
-            if self._limits:
-                what = "\0".join(["zip", str(folder), *sorted(map(str, chosen))])
-                await self._limits.count_download("zip", folder, what, archive.size)
+            what = "\0".join(["zip", str(folder), *sorted(map(str, chosen))])
+            await self._limits.count_download("zip", folder, what, archive.size)
 
         archive = Archive(
             drive,
@@ -223,7 +221,7 @@ class Files:
         # A ticket gives no further ones.
         drive, place = await self._tree.at(path, None if self._actor.by_ticket else Scope(path))
         entry = await drive.stat_for_download(place)
-        self._actor.require(Scope(path, entry.is_folder))
+        self._actor.require_scope(Scope(path, entry.is_folder))
         if entry.is_folder and not recursive:
             raise IsAFolder(f"'{path.name}' is a folder; to get a ticket for its ZIP, add recursive=true.")
         is_folder = entry.is_folder
@@ -296,7 +294,7 @@ class Files:
         finally:
             if recorded:
                 await self._shared.digests.record(
-                    self._tree.place(folder)[0],
+                    self._tree.place(folder).connection,
                     [
                         (drive.location(place.child(upload.real_name(entry))), entry, upload.digests[entry.name])
                         for entry in upload.stored

@@ -117,7 +117,7 @@ class GuestSignIn:
         link, file = guest.link, None
         if guest.only_file:
             file = await (await self._pool.of(guest.open.limited_owner)).find(guest.only_file)
-        shown = "" if guest.is_upload_only else (guest.open.link.path_for(guest.open.owner) or Path()).name
+        shown = "" if guest.is_upload_only else (guest.open.owner.root.path_to(link.place) or Path()).name
         return Visit(
             token,
             guest.expires_at,

@@ -17,7 +17,6 @@ from portico.model.visible_text import is_deceptive, visible
 from portico.operations.actors.actor import Actor
 from portico.store.guests import Guest
 from portico.store.share_links import LinkAccess, LinkUsage, takes_no_more
-from portico.store.users import User
 
 log = structlog.get_logger()
 
@@ -137,17 +136,12 @@ class LinkLimits:
             log.warning("access-not-noted", link=self._guest.link.id, code=error.code, cause=error.cause)
 
     def _access(self, guest: Guest, action: str, path: Path, size: int | None) -> LinkAccess:
-        seen = owner_path(guest.open.owner, path.under(guest.root))
-        return LinkAccess(self._now(), guest.name, self._address, action, str(seen), size)
+        seen = guest.open.owner.root.path_to(guest.user.root.below(path))
+        return LinkAccess(self._now(), guest.name, self._address, action, str(seen or Path()), size)
 
 
 def not_by_link() -> Forbidden:
     return Forbidden("Share links don't allow this.")
-
-
-def owner_path(owner: User, path: Path) -> Path:
-    """A path of the connection, as the owner sees it."""
-    return Path(path.segments[len(Path.parse(owner.root).segments) :])
 
 
 def _matches(name: str, kind: str) -> bool:

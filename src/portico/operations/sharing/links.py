@@ -194,7 +194,7 @@ class Shares:
         return change
 
     def _path(self, link: ShareLink) -> Path:
-        return link.path_for(self._actor.user) or Path()
+        return self._actor.user.root.path_to(link.place) or Path()
 
     def _details(self, link: ShareLink, token: str | None = None) -> LinkDetails:
         end = end_of(link, self._links.policy)

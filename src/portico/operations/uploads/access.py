@@ -70,7 +70,7 @@ class UploadAccess:
         drive.require(Right.UPLOAD)
         details = details_of(record)
         if (
-            record.connection != self._tree.place(Path())[0]
+            record.connection != self._tree.place(Path()).connection
             or details.root != str(drive.root)
             or details.guest != self._guest
             or record.expires_at <= self._now()

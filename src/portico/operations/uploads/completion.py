@@ -119,7 +119,7 @@ class UploadCompletion:
             log.warning("digest-not-computed", code=error.code, cause=error.cause)
         if wanted.recorded and details.sha256:
             found = (drive.location(path), entry, details.sha256)
-            await self._shared.digests.record(self._tree.place(path)[0], [found])
+            await self._shared.digests.record(self._tree.place(path).connection, [found])
 
 
 async def _read_digest(drive: Drive, path: Path, entry: Entry) -> bytes | None:

@@ -272,7 +272,7 @@ class ResumableUploads:
         record = UploadRecord(
             id=upload_id or token_hex(16),
             user_id=user.id,
-            connection=self._tree.place(path)[0],
+            connection=self._tree.place(path).connection,
             status=OPEN,
             path=str(path),
             size=size,
