@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from portico.client.errors import ClientError, ConnectionFailed, RequestRunning, Temporary, TooManyRequests, Unavailable
 from portico.client.http.effects import Operation, Sleep
@@ -19,19 +20,17 @@ def is_unprocessed(error: Temporary) -> bool:
     return isinstance(error, TooManyRequests | Unavailable) and error.status not in (502, 504)
 
 
+@dataclass(slots=True)
 class Backoff:
     """Exponential backoff with jitter."""
 
-    def __init__(self, attempts: int, reached: Callable[[], bool], retrying: Callable[[], None] | None = None) -> None:
-        """`reached` tells whether the gateway has ever responded; until then, refused connections are not retried.
-
-        `retrying` is called when a retry has failed and another one follows.
-        """
-        self._reached = reached
-        self._retrying = retrying
-        self._attempts = attempts
-        self._failures = 0
-        self._running = 0.0
+    attempts: int
+    reached: Callable[[], bool]
+    """Whether the gateway has ever responded; until then, refused connections are not retried."""
+    retrying: Callable[[], None] | None = None
+    """Called when a retry has failed and another one follows."""
+    _failures: int = 0
+    _running: float = 0.0
 
     def wait(self, error: ClientError) -> Operation[None]:
         """Wait before the next attempt; raise the error if there are no attempts left."""
@@ -48,14 +47,14 @@ class Backoff:
         # A sign-in within a request has its own retries: retrying the request too would square the attempts.
         error.final = (
             error.final
-            or self._failures >= self._attempts
+            or self._failures >= self.attempts
             or requested > _MAX_DELAY
-            or (isinstance(error, ConnectionFailed) and error.opening and not self._reached())
+            or (isinstance(error, ConnectionFailed) and error.opening and not self.reached())
         )
         if error.final:
             raise error
-        if self._failures > 1 and self._retrying:
-            self._retrying()
+        if self._failures > 1 and self.retrying:
+            self.retrying()
         # Jitter: clients that failed together must not retry together.
         delay = min(0.25 * 2 ** (self._failures - 1), _MAX_DELAY) * random.uniform(0.5, 1.0)  # noqa: S311
         yield Sleep(max(requested, delay))

@@ -5,6 +5,7 @@ The gateway makes the archive while it sends it, so it cannot be resumed. If it 
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from portico.client.auth.session import AuthSession, json_request
@@ -15,22 +16,21 @@ from portico.client.transfers.partial_file import PartialFile
 from portico.client.transfers.progress import Meter, Progress
 
 
+@dataclass(slots=True)
 class _ArchiveDownload:
-    blocking = True
-
-    def __init__(self, folder: str, write: Callable[[Piece], object], progress: Progress | None) -> None:
-        self._write = write
-        self._meter = Meter(folder, None, progress)
-        self.received = 0
+    take: Callable[[Piece], object]
+    meter: Meter
+    received: int = 0
+    blocking: bool = True
 
     def begin(self, response: Response) -> None:
         length = response.headers.get("content-length", "")
-        self._meter.total = int(length) if length.isdecimal() else None
+        self.meter.total = int(length) if length.isdecimal() else None
 
     def write(self, piece: Piece) -> None:
-        self._write(piece)
+        self.take(piece)
         self.received += len(piece)
-        self._meter.add(len(piece))
+        self.meter.add(len(piece))
 
 
 def to_stream(
@@ -40,7 +40,7 @@ def to_stream(
     folder = clean(folder)
     place = target(folder, action="ZIP")
     request = json_request("POST", place, {"paths": list(paths)}) if paths else Request("GET", place)
-    incoming = request.sink = _ArchiveDownload(folder, stream.write, progress)
+    incoming = request.sink = _ArchiveDownload(stream.write, Meter(folder, None, progress))
     backoff = session.backoff()
     while True:
         try:

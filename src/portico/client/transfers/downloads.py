@@ -32,7 +32,7 @@ class RangeDownload:
     """A download of the bytes from `position` to `stop`; to the end of the file if `stop` is None."""
 
     path: str
-    target: Callable[[Piece], object]
+    take: Callable[[Piece], object]
     position: int = 0
     stop: int | None = None
     etag: str | None = None
@@ -68,7 +68,7 @@ class RangeDownload:
             self.stop = entry.size
 
     def write(self, piece: Piece) -> None:
-        self.target(piece)
+        self.take(piece)
         self.position += len(piece)
         if self.meter:
             self.meter.add(len(piece))
