@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from portico.client.errors import ClientError, ConnectionFailed, RequestRunning, Temporary, TooManyRequests, Unavailable
-from portico.client.http.effects import Operation, Sleep
+from portico.client.http.effects import Operation, Sleep, T
 
 _MAX_DELAY = 60.0
 _MAX_RUNNING = 120.0
@@ -31,6 +31,14 @@ class Backoff:
     """Called when a retry has failed and another one follows."""
     _failures: int = 0
     _running: float = 0.0
+
+    def retried(self, begin: Callable[[], Operation[T]]) -> Operation[T]:
+        """Run an operation until it succeeds, or there are no attempts left."""
+        while True:
+            try:
+                return (yield from begin())
+            except Temporary as error:
+                yield from self.wait(error)
 
     def wait(self, error: ClientError) -> Operation[None]:
         """Wait before the next attempt; raise the error if there are no attempts left."""

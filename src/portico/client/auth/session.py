@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from portico.client.auth.backoff import Backoff
 from portico.client.auth.tokens import Credentials, Tokens, TokenStore
-from portico.client.errors import NotAGateway, NotSignedIn, SignInFailed, Temporary
+from portico.client.errors import NotAGateway, NotSignedIn, SignInFailed
 from portico.client.http.effects import Exclusive, Operation, Piece, Request, Response, blocking, send
 from portico.client.http.problems import problem
 
@@ -37,12 +37,7 @@ class AuthSession:
 
     def request(self, request: Request) -> Operation[Response]:
         """Send an authenticated request, with retries."""
-        backoff = self.backoff()
-        while True:
-            try:
-                return (yield from self.request_once(request))
-            except Temporary as error:
-                yield from backoff.wait(error)
+        return self.backoff().retried(lambda: self.request_once(request))
 
     def request_once(self, request: Request) -> Operation[Response]:
         """Send an authenticated request once; the token is renewed if the gateway rejects it."""
@@ -167,12 +162,7 @@ class AuthSession:
 
     def unauthenticated(self, request: Request) -> Operation[Response]:
         """Send a request without a token, with retries."""
-        backoff = self.backoff()
-        while True:
-            try:
-                return (yield from self._checked(request))
-            except Temporary as error:
-                yield from backoff.wait(error)
+        return self.backoff().retried(lambda: self._checked(request))
 
 
 @dataclass(frozen=True, slots=True)
