@@ -108,8 +108,8 @@ async def add_first_user(accounts: Accounts) -> str | None:
     if (settings.home / SET_UP_MARK).exists():
         return None
     password = None
-    names = {connection.name for connection in await accounts.connections.list(with_secrets=False)}
-    if not settings.database and FIRST_CONNECTION in names and not await accounts.users.list():
+    connections = [] if settings.database else await accounts.connections.list(with_secrets=False)
+    if any(each.name == FIRST_CONNECTION for each in connections) and not await accounts.users.list():
         password = generate_password()
         _make_folder(settings.files_folder / FIRST_USER)
         from portico.runtime.private_files import write_private
