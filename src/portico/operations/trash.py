@@ -142,7 +142,7 @@ class Trash:
         return change.result(restored)
 
     async def _links_follow(self, record: Trashed, path: Path, restored: Path) -> None:
-        """It is back: that its links cannot follow does not make it fail."""
+        """Let its links follow. If they can't, it is restored all the same."""
         try:
             await self._links.restored(record.id, self._tree.place(path).path, self._tree.place(restored).path)
         except PorticoError as error:

@@ -430,7 +430,7 @@ class Files:
         await self._links_follow(deleted)
 
     async def _links_follow(self, work: Coroutine[Any, Any, None]) -> None:
-        """The change is done: that its links cannot follow does not make it fail."""
+        """Let links follow a change. If they can't, the change is done all the same."""
         try:
             await work
         except PorticoError as error:

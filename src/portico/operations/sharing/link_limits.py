@@ -51,7 +51,7 @@ class LinkLimits:
 
     @property
     def id(self) -> str:
-        """Of the guest; empty for a user."""
+        """The guest's id; empty for a user."""
         return self._guest.id if self._guest else ""
 
     @property
@@ -86,7 +86,7 @@ class LinkLimits:
         return min(limit, max(0, self._guest.link.max_bytes - self._guest.link.bytes))
 
     def check_file(self, name: str, size: int | None) -> None:
-        """Before it is sent: whether the link takes it. What counts is `counted`."""
+        """Refuse a file that the link doesn't take before it is sent. Only `counted` decides for good."""
         if self._guest is None:
             return
         link = self._guest.link
@@ -98,7 +98,7 @@ class LinkLimits:
             raise takes_no_more()
 
     async def keep(self, until: int) -> None:
-        """An upload has begun that the actor may go on with until then."""
+        """Keep the guest's session until then: an upload has begun that may be continued."""
         if self._guest:
             await self._guests.keep(self._guest, until)
 
@@ -112,7 +112,7 @@ class LinkLimits:
 
     @asynccontextmanager
     async def counted(self, size: int) -> AsyncGenerator[None]:
-        """A file that is stored within this is counted; `LimitReached` if it is one too many."""
+        """Count a file that is stored inside this block; `LimitReached` if the link takes no more."""
         await self.reserve(size)
         try:
             yield
@@ -121,13 +121,13 @@ class LinkLimits:
             raise
 
     async def count_download(self, action: str, path: Path, what: str, size: int | None) -> None:
-        """`LimitReached` if it is one too many."""
+        """Count a download; `LimitReached` if the link allows no more."""
         if self._guest is not None:
             access = self._access(self._guest, action, path, size)
             await self._usage.count_download(self._guest.link.id, self._guest.digest, what, access)
 
     async def note_upload(self, path: Path, size: int | None) -> None:
-        """The file is stored: that it cannot be noted changes nothing."""
+        """Note a stored file for the link's owner. If that fails, the file is stored all the same."""
         if self._guest is None:
             return
         try:

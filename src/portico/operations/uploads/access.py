@@ -42,7 +42,7 @@ class UploadServices(msgspec.Struct, frozen=True):
     """Of requests whose body is read before it is known what becomes of it."""
 
     def wanted(self, asked: WantedDigest) -> WantedDigest:
-        """What is done, which may be more than was asked for."""
+        """What will be done, which may be more than was asked for."""
         return WantedDigest(computed=True, recorded=True) if self.always_digest else asked
 
 
@@ -177,5 +177,5 @@ def status_of(
 
 
 async def save_progress(claim: UploadClaim, upload: ResumableUpload, *, last: bool = False) -> None:
-    """Its caller goes on with the upload, so the claim is kept."""
+    """Save how far it is. The claim is kept, because the caller goes on with the upload."""
     await claim.progress(upload.offset, upload.state)
