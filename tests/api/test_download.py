@@ -7,10 +7,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from portico.accounts.sessions import Tickets
 from portico.api.download import content_disposition
 from portico.model.rights import Right
 from portico.runtime.threads import ThreadPool
+from portico.store.tickets import LIFETIME
 
 from .conftest import Clock
 from .gateways import Gateway, address
@@ -398,7 +398,7 @@ async def test_a_ticket_is_for_one_path(gateway: Gateway, file: str) -> None:
 
 async def test_a_ticket_starts_no_download_after_a_minute(gateway: Gateway, file: str, clock: Clock) -> None:
     ticket = await ticket_for(gateway, file)
-    clock.advance(Tickets.LIFETIME - 1)
+    clock.advance(LIFETIME - 1)
     assert (await gateway.client.get(address(file), params={"ticket": ticket})).status_code == 200
     clock.advance(1)
     assert (await gateway.client.get(address(file), params={"ticket": ticket})).status_code == 401
@@ -410,14 +410,14 @@ async def test_a_player_renews_its_ticket(gateway: Gateway, file: str, clock: Cl
     async def issued(ticket: str | None = None) -> str:
         query = {"action": "TICKET"} | ({"ticket": ticket} if ticket else {})
         response = await gateway.client.post(address(file), params=query, headers=credentials)
-        assert response.json()["expiresIn"] == Tickets.LIFETIME
+        assert response.json()["expiresIn"] == LIFETIME
         return str(response.json()["ticket"])
 
     ticket = await issued()
     for _ in range(3):
-        clock.advance(Tickets.LIFETIME - 1)
+        clock.advance(LIFETIME - 1)
         assert await issued(ticket) == ticket
-    clock.advance(Tickets.LIFETIME)
+    clock.advance(LIFETIME)
     assert await issued(ticket) != ticket, "another one, as that has expired"
     assert (await gateway.client.get(address(file), params={"ticket": ticket})).status_code == 401
 

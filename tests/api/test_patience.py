@@ -8,9 +8,8 @@ import pytest
 from starlette.types import Message
 
 from portico.api import download, request_body
-from portico.api.download import FileResponse
+from portico.api.download import StreamedResponse
 from portico.api.request_body import RequestBody
-from portico.model.entries import Download, Entry
 from portico.model.errors import ClientTimeout
 from portico.operations.actors.cancellation import ClientGone
 from portico.runtime.fair_scheduling import FairScheduler
@@ -148,7 +147,7 @@ class Content:
 @pytest.mark.usefixtures("short")
 async def test_who_takes_nothing_of_a_download_is_let_go_and_the_file_closed() -> None:
     content = Content()
-    response = FileResponse(Download(Entry("a", False, 10), 0, 10, content), FairScheduler(), partial=False)
+    response = StreamedResponse(content, FairScheduler(), {"Content-Length": "10"}, size=10)
 
     async def receive() -> Message:
         await asyncio.sleep(60)

@@ -1,7 +1,7 @@
 """One's own account: password, sessions, keys; invitations. Only a sign-in with a password opens an account."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -9,12 +9,12 @@ from starlette.responses import Response
 
 from portico.api.request_body import read_json
 from portico.api.requests import context_of, last_segment, operations_of, services_of
-from portico.api.schemas import JsonResponse
+from portico.api.schemas import JsonResponse, filled
 from portico.model import timestamps
 from portico.model.errors import InvalidRequest
 from portico.model.paths import Path
 from portico.model.rights import Right
-from portico.operations.account import ApiKey, KeyScope, NewKey, OwnAccount, parse_network
+from portico.operations.account import ApiKey, KeyScope, OwnAccount, parse_network
 
 ACCOUNT = "/backend/1.0.0/account"
 KEYS = f"{ACCOUNT}/keys"
@@ -110,6 +110,9 @@ class MadeKeyBody(KeyBody, kw_only=True, rename="camel"):
     "The key itself. It is shown only once."
 
 
+Key = TypeVar("Key", bound=KeyBody)
+
+
 class KeysBody(msgspec.Struct):
     """All keys of a user, newest first."""
 
@@ -117,13 +120,13 @@ class KeysBody(msgspec.Struct):
 
 
 async def show_account(request: Request) -> Response:
-    facts = (await _account(request)).facts()
+    user = (await _account(request)).user
     return JsonResponse(
         AccountBody(
-            facts.username,
-            [right for right in Right if right in facts.rights],
-            timestamps.from_datetime(facts.created_at),
-            timestamps.from_datetime(facts.password_changed_at),
+            user.name,
+            [right for right in Right if right in user.rights],
+            timestamps.from_datetime(user.created_at),
+            timestamps.from_datetime(user.password_changed_at),
             services_of(request).max_file_size or None,
         )
     )
@@ -177,7 +180,7 @@ async def accept_invitation(request: Request) -> Response:
 
 async def list_keys(request: Request) -> Response:
     account = await _account(request)
-    return JsonResponse(KeysBody([KeyBody(**_facts(key)) for key in await account.keys()]))
+    return JsonResponse(KeysBody([_key(KeyBody, key) for key in await account.keys()]))
 
 
 async def add_key(request: Request) -> Response:
@@ -192,7 +195,7 @@ async def add_key(request: Request) -> Response:
             _moment(body.expires_at),
         )
     )
-    return JsonResponse(_made(new), 201)
+    return JsonResponse(_key(MadeKeyBody, new.key, key=new.text), 201)
 
 
 async def end_key(request: Request) -> Response:
@@ -217,22 +220,19 @@ def _text(moment: datetime | None) -> str | None:
     return None if moment is None else timestamps.from_datetime(moment)
 
 
-def _made(new: NewKey) -> MadeKeyBody:
-    return MadeKeyBody(**_facts(new.key), key=new.text)
-
-
-def _facts(key: ApiKey) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "name": key.name,
-        "rights": [right for right in Right if right in key.rights],
-        "folder": str(key.folder),
-        "addresses": [str(each) for each in key.addresses],
-        "created_at": _text(key.created_at),
-        "expires_at": _text(key.expires_at),
-        "last_used_at": _text(key.used_at),
-        "last_used_from": key.used_from,
-    }
+def _key(kind: type[Key], key: ApiKey, /, **more: str) -> Key:
+    return filled(
+        kind,
+        key,
+        rights=[right for right in Right if right in key.rights],
+        folder=str(key.folder),
+        addresses=list(map(str, key.addresses)),
+        created_at=_text(key.created_at),
+        expires_at=_text(key.expires_at),
+        last_used_at=_text(key.used_at),
+        last_used_from=key.used_from,
+        **more,
+    )
 
 
 def _no_content() -> Response:

@@ -86,8 +86,6 @@ class LazyPage:
 
 @dataclass(frozen=True)
 class Asset:
-    """A static file and its ETag."""
-
     content: bytes
     media_type: str
     etag: str
@@ -101,7 +99,6 @@ class Asset:
 
     @cached_property
     def packed(self) -> bytes:
-        """The content, gzipped."""
         from gzip import compress
 
         return compress(self.content, mtime=0)

@@ -21,6 +21,12 @@ def names(condition: str, etag: str | None) -> bool:
     return condition.strip() == "*" or (etag is not None and f'"{etag}"' in _members(condition))
 
 
+def is_known(request: Request, etag: str | None) -> bool | None:
+    """Whether `If-None-Match` names this version, weakly or not; None without that header."""
+    known = joined(request, "If-None-Match")
+    return None if known is None else names(known.replace("W/", ""), etag)
+
+
 def date(text: str | None) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text) if text else None

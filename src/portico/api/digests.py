@@ -39,7 +39,10 @@ def digests_of(headers: Iterable[tuple[str, str]]) -> list[ExpectedDigest]:
             if name == "content-md5" and name in seen:
                 raise InvalidRequest("The header Content-MD5 appears twice; send it once.")
             seen.add(name)
-            expected += _md5(value) if name == "content-md5" else _members(_FIELDS[name], value)
+            if name == "content-md5":
+                expected.append(ExpectedDigest(_FIELDS[name], "md5", _decoded(_FIELDS[name], "md5", value.strip())))
+            else:
+                expected += _members(_FIELDS[name], value)
         elif name == "trailer" and not _FIELDS.keys().isdisjoint(map(str.strip, value.lower().split(","))):
             raise InvalidRequest("Digests in trailers can't be verified; send the digest as a header.")
     return expected
@@ -55,7 +58,6 @@ def wants_sha256(request: Request) -> bool:
 
 
 def digest_text(sha256: bytes) -> str:
-    """As in `Repr-Digest`."""
     return f"{SHA_256}=:{b64encode(sha256).decode()}:"
 
 
@@ -69,10 +71,6 @@ def checksum_of(text: str) -> ExpectedDigest:
     return ExpectedDigest(field, algorithm, _decoded(field, algorithm, value.strip()), ChecksumMismatch)
 
 
-def _md5(value: str) -> list[ExpectedDigest]:
-    return [ExpectedDigest("Content-MD5", "md5", _decoded("Content-MD5", "md5", value.strip()))]
-
-
 def _members(field: str, text: str) -> list[ExpectedDigest]:
     """The digests of one field. Several say the same; one that is not known here is passed over beside one that is."""
     found: list[ExpectedDigest] = []
@@ -80,7 +78,8 @@ def _members(field: str, text: str) -> list[ExpectedDigest]:
         match = _MEMBER.fullmatch(member)
         # RFC 9530 puts the value between colons, RFC 3230 does not.
         if match is None or {match[2], match[4]} != ({""} if field == "Digest" else {":"}):
-            raise InvalidRequest(f"{field} is malformed; write it like {_example(field)}.")
+            example = "sha-256=Base64" if field == "Digest" else "sha-256=:Base64:"
+            raise InvalidRequest(f"{field} is malformed; write it like {example}.")
         algorithm = match[1].lower()
         if algorithm in ALGORITHMS:
             found.append(ExpectedDigest(field, algorithm, _decoded(field, algorithm, match[3])))
@@ -89,10 +88,6 @@ def _members(field: str, text: str) -> list[ExpectedDigest]:
             f"{field} has no supported algorithm; use one of {', '.join(ALGORITHMS)}, or leave it out."
         )
     return found
-
-
-def _example(field: str) -> str:
-    return "sha-256=Base64" if field == "Digest" else "sha-256=:Base64:"
 
 
 def _decoded(field: str, algorithm: str, text: str) -> bytes:

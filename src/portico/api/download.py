@@ -76,7 +76,9 @@ async def _file(
     except BaseException:
         await content.chunks.aclose()
         raise
-    return FileResponse(content, scheduler, partial=partial, more=digest)
+    headers = _headers(content.entry, (content.start, content.stop) if partial else None) | digest
+    size = content.stop - content.start
+    return StreamedResponse(content.chunks, scheduler, headers, 206 if partial else 200, size=size)
 
 
 async def _digest(request: Request, operations: Operations, path: Path, entry: Entry) -> dict[str, str]:
@@ -141,7 +143,6 @@ class StreamedResponse(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
 
     async def _stream(self, chunk: bytes | None, receive: Receive, send: Send) -> None:
-        """Send this chunk and all others."""
         # The server takes what is sent to a client that has gone, and does not say so: we have to listen for it.
         gone = asyncio.create_task(until_gone(receive))
         try:
@@ -160,16 +161,6 @@ class StreamedResponse(Response):
             await send({"type": "http.response.body", "body": b""})
         finally:
             gone.cancel()
-
-
-class FileResponse(StreamedResponse):
-    def __init__(
-        self, content: Download, scheduler: FairScheduler, *, partial: bool, more: dict[str, str] | None = None
-    ) -> None:
-        span = (content.start, content.stop) if partial else None
-        headers = _headers(content.entry, span) | (more or {})
-        size = content.stop - content.start
-        super().__init__(content.chunks, scheduler, headers, 206 if partial else 200, size=size)
 
 
 def _headers(entry: Entry, span: tuple[int, int] | None) -> dict[str, str]:
@@ -212,8 +203,8 @@ def _unchanged(request: Request, entry: Entry) -> bool:
         raise Changed(
             "The file has changed since the date in If-Unmodified-Since. Get its current version and try again."
         )
-    if (none_match := conditions.joined(request, "If-None-Match")) is not None:
-        return conditions.names(none_match.replace("W/", ""), entry.etag)
+    if (known := conditions.is_known(request, entry.etag)) is not None:
+        return known
     since = conditions.date(headers.get("If-Modified-Since"))
     return since is not None and modified(entry) <= since
 

@@ -36,8 +36,7 @@ async def thumbnail(request: Request, operations: Operations, path: Path, query:
     page = query.number("page", least=1) or 1
     planned = await operations.files.plan_thumbnail(path, size, page)
     headers = {**DOWNLOAD_HEADERS, "ETag": f'"{planned.etag}"'}
-    known = conditions.joined(request, "If-None-Match")
-    if known is not None and conditions.names(known.replace("W/", ""), planned.etag):
+    if conditions.is_known(request, planned.etag):
         return Response(status_code=304, headers=headers)
     if request.method == "HEAD":  # not made, and not counted as a guest's download
         return Response(headers=headers, media_type=MEDIA_TYPE)
@@ -115,27 +114,19 @@ async def make_folder(request: Request) -> Response:
     return Response(status_code=201, headers={"Location": address_of(path)})
 
 
-async def move(request: Request, query: Query) -> Response:
+async def move_or_copy(request: Request, query: Query, *, copies: bool) -> Response:
     on_conflict = query.choice("onConflict", OnConflict)
     source, target = path_of(request), query.target()
 
     async def change(operations: Operations) -> ChangeResult:
-        return await operations.files.move(source, target, on_conflict)
+        work = operations.files.copy if copies else operations.files.move
+        return await work(source, target, on_conflict)
 
-    return await carried_out(request, "move", change, source, target)
-
-
-async def copy(request: Request, query: Query) -> Response:
-    on_conflict = query.choice("onConflict", OnConflict)
-    source, target = path_of(request), query.target()
-
-    async def change(operations: Operations) -> ChangeResult:
-        return await operations.files.copy(source, target, on_conflict)
-
-    return await carried_out(request, "copy", change, source, target)
+    return await carried_out(request, "copy" if copies else "move", change, source, target)
 
 
-async def delete(request: Request, query: Query) -> Response:
+async def delete(request: Request) -> Response:
+    query = Query(request)
     recursive, permanent = query.flag("recursive"), query.flag("permanent")
     path = path_of(request)
 

@@ -12,7 +12,6 @@ from starlette.types import Scope
 from portico.api.problems import Problem, problem_response, status_of
 from portico.api.requests import actor_of, context_of, services_of, single_header
 from portico.model.errors import InvalidRequest, PorticoError
-from portico.operations.actors.attempt import Attempt
 
 HEADER = "Idempotency-Key"
 REPLAYED = (b"idempotency-replayed", b"true")
@@ -33,8 +32,6 @@ _FINAL = frozenset({404, 409, 412, 413})
 
 
 class Answer(msgspec.Struct, array_like=True):
-    """An answer as it is stored."""
-
     status: int
     headers: list[tuple[bytes, bytes]]
     body: bytes
@@ -61,14 +58,10 @@ async def answered_once(request: Request, change: Callable[[], Awaitable[Respons
             kept = Answer(response.status_code, list(response.raw_headers), bytes(response.body))
         return response
     finally:
-        await _settle(found, kept)
-
-
-async def _settle(attempt: Attempt, answer: Answer | None) -> None:
-    if answer is None:
-        await attempt.give_up()
-    else:
-        await attempt.answer(msgspec.msgpack.encode(answer))
+        if kept is None:
+            await found.give_up()
+        else:
+            await found.answer(msgspec.msgpack.encode(kept))
 
 
 def _replayed(request: Request, stored: bytes) -> Response:

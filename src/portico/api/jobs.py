@@ -2,12 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.api.problems import problem_of
 from portico.api.requests import address_of, context_of, last_segment, operations_of, preferred_wait
-from portico.api.schemas import JobBody, JobsBody, JsonResponse, with_trash_ids
+from portico.api.schemas import JobBody, JobsBody, JsonResponse, filled, with_trash_ids
 from portico.model import timestamps
 from portico.model.paths import Path
 from portico.operations.actors.auditing import ChangeResult
@@ -32,9 +33,8 @@ async def carried_out(
     else:
         result = await operations.jobs.run(kind, source, target, change, wait=wait)
     if isinstance(result, Job):
-        location = f"{JOBS}/{result.id}".encode()
-        applied = (b"preference-applied", b"respond-async")
-        return JsonResponse(_body(result), 202, (b"location", location), applied)
+        headers = {"Location": f"{JOBS}/{result.id}", "Preference-Applied": "respond-async"}
+        return JsonResponse(_body(result), 202, headers)
     if result.path is None:
         response = Response(status_code=204)
     else:
@@ -63,25 +63,22 @@ async def cancel(request: Request) -> Response:
 
 
 def _body(job: Job) -> JobBody:
-    body = JobBody(
-        job.id,
-        job.kind,
-        job.state,  # type: ignore[arg-type]
-        str(job.source),
-        job.entries,
-        job.size,
-        timestamps.from_epoch(job.started_at),
+    given = {
+        "target": job.target and str(job.target),
+        "result": job.result and str(job.result),
+        "entries_total": job.total,
+        "ended_at": None if job.ended_at is None else timestamps.from_epoch(job.ended_at),
+        "trash_id": job.trash_id,
+    }
+    body = filled(
+        JobBody,
+        job,
+        source=str(job.source),
+        entries_done=job.entries,
+        bytes_done=job.size,
+        started_at=timestamps.from_epoch(job.started_at),
+        **{name: msgspec.UNSET if value is None else value for name, value in given.items()},
     )
-    if job.target is not None:
-        body.target = str(job.target)
-    if job.result is not None:
-        body.result = str(job.result)
-    if job.total is not None:
-        body.entries_total = job.total
-    if job.ended_at is not None:
-        body.ended_at = timestamps.from_epoch(job.ended_at)
-    if job.trash_id is not None:
-        body.trash_id = job.trash_id
     if job.code and job.detail:
         body.problem = problem_of(job.code, job.detail, address_of(job.source), job.request_id)
     return body

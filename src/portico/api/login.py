@@ -7,13 +7,21 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico.api.problems import PROBLEM_TYPES, headers_of, log_cause
+from portico.api.problems import headers_of, log_cause, status_of
 from portico.api.request_body import read_small
 from portico.api.requests import actor_of, basic_credentials, context_of, services_of, single_header
 from portico.api.schemas import JsonResponse, KeyInUseBody, SessionBody, TokenBody
 from portico.api.services import Services
 from portico.model import timestamps
-from portico.model.errors import ClientTimeout, InvalidRequest, NotSignedIn, TooManyRequests, Unavailable, WrongPassword
+from portico.model.errors import (
+    ClientTimeout,
+    InvalidRequest,
+    NotSignedIn,
+    PorticoError,
+    TooManyRequests,
+    Unavailable,
+    WrongPassword,
+)
 from portico.model.rights import format_rights
 from portico.operations.actors.actor import DEVICE_LIFETIME, TokenPair
 from portico.operations.actors.idempotency import KEPT
@@ -24,6 +32,14 @@ SESSION_COOKIE = "portico-session"
 SESSION_HEADER = "X-Portico-Session"
 """`cookie` asks for that. Another site's page cannot send this header."""
 
+_OAUTH_ERRORS: dict[type[PorticoError], str] = {
+    InvalidRequest: "invalid_request",
+    ClientTimeout: "invalid_request",
+    WrongPassword: "invalid_grant",
+    NotSignedIn: "invalid_grant",
+    TooManyRequests: "slow_down",
+    Unavailable: "temporarily_unavailable",
+}
 _MAX_FORM_SIZE = 16 * 1024
 _MAX_NAME_LENGTH = 256
 
@@ -37,7 +53,7 @@ class _Refused(Exception):
     def __init__(self, status: int, error: str, description: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(description)
         self.status = status
-        self.body = OAuthError(error, description)
+        self.error = error
         self.headers = headers or {}
 
 
@@ -46,18 +62,9 @@ async def login(request: Request) -> Response:
     try:
         return await _sign_in(request)
     except _Refused as refused:
-        return _refusal(request, refused.body.error, refused.status, refused.body, refused.headers)
-    except (InvalidRequest, ClientTimeout) as error:
-        status = PROBLEM_TYPES[error.code].status
-        return _refusal(request, error.code, status, OAuthError("invalid_request", error.detail))
-    except (WrongPassword, NotSignedIn) as error:
-        return _refusal(request, error.code, 400, OAuthError("invalid_grant", error.detail))
-    except (TooManyRequests, Unavailable) as error:
-        log_cause(error)
-        status = PROBLEM_TYPES[error.code].status
-        word = "slow_down" if isinstance(error, TooManyRequests) else "temporarily_unavailable"
-        headers = headers_of(error, status)
-        return _refusal(request, error.code, status, OAuthError(word, error.detail), headers)
+        return _refusal(request, refused.error, refused.status, refused.error, str(refused), refused.headers)
+    except tuple(_OAUTH_ERRORS) as error:
+        return _refusal_of(request, error)
 
 
 async def _sign_in(request: Request) -> Response:
@@ -75,7 +82,8 @@ async def _sign_in(request: Request) -> Response:
         device = request.cookies.get(DEVICE_COOKIE, "")
         signed_in = await services.gateway.authentication.sign_in(context, username, password, device)
         response = _granted(signed_in.tokens, services, in_cookie=in_cookie)
-        return _keeping(response, signed_in.device, secure=services.secure_cookies)
+        # Lets a browser remember that it has signed in.
+        return _with_cookie(response, services, DEVICE_COOKIE, signed_in.device, int(DEVICE_LIFETIME.total_seconds()))
     if grant == "refresh_token":
         context.action = "refresh"
         token = request.cookies.get(SESSION_COOKIE, "") if in_cookie else _field(form, "refresh_token")
@@ -86,8 +94,7 @@ async def _sign_in(request: Request) -> Response:
                 raise NotSignedIn("This browser has no session. Sign in.")
             tokens = await services.gateway.authentication.refresh(context, token)
         except NotSignedIn as error:
-            refused = _refusal(request, error.code, 400, OAuthError("invalid_grant", error.detail))
-            return _without_session(refused, services) if in_cookie else refused
+            return _without_session(_refusal_of(request, error), services) if in_cookie else _refusal_of(request, error)
         return _granted(tokens, services, in_cookie=in_cookie)
     raise _Refused(400, "unsupported_grant_type", "The grant_type must be 'password' or 'refresh_token'.")
 
@@ -114,7 +121,7 @@ async def show_session(request: Request) -> Response:
     if (key := actor.context.key) is not None:
         body.key = KeyInUseBody(key.id, key.name, key.folder)
     # So that a client knows how long it can rely on keys.
-    return JsonResponse(body, 200, (b"idempotency-key-lifetime", b"%d" % KEPT.total_seconds()))
+    return JsonResponse(body, 200, {"Idempotency-Key-Lifetime": f"{KEPT.total_seconds():.0f}"})
 
 
 def _wants_cookie(request: Request, services: Services) -> bool:
@@ -149,23 +156,16 @@ def _granted(pair: TokenPair, services: Services, *, in_cookie: bool) -> Respons
     if not in_cookie:
         return JsonResponse(body)
     body.refresh_token, body.username = msgspec.UNSET, pair.user.name
-    lifetime = int(pair.refresh_expires_in)
-    return _with_cookie(
-        JsonResponse(body), SESSION_COOKIE, pair.refresh_token, lifetime, secure=services.secure_cookies
-    )
+    return _with_cookie(JsonResponse(body), services, SESSION_COOKIE, pair.refresh_token, pair.refresh_expires_in)
 
 
 def _without_session(response: Response, services: Services) -> Response:
-    return _with_cookie(response, SESSION_COOKIE, "", 0, secure=services.secure_cookies)
+    return _with_cookie(response, services, SESSION_COOKIE, "", 0)
 
 
-def _keeping(response: Response, device: str, *, secure: bool) -> Response:
-    """Let a browser remember that it has signed in; the cookie is sent to the next sign-in only."""
-    lifetime = int(DEVICE_LIFETIME.total_seconds())
-    return _with_cookie(response, DEVICE_COOKIE, device, lifetime, secure=secure)
-
-
-def _with_cookie(response: Response, name: str, value: str, lifetime: int, *, secure: bool) -> Response:
+def _with_cookie(response: Response, services: Services, name: str, value: str, lifetime: int) -> Response:
+    """The cookie is sent to the sign-in only."""
+    secure = services.secure_cookies
     response.set_cookie(
         name, value, max_age=lifetime, path="/backend/login", secure=secure, httponly=True, samesite="strict"
     )
@@ -211,10 +211,17 @@ def _field(form: dict[str, str], name: str) -> str:
     return form[name]
 
 
+def _refusal_of(request: Request, error: PorticoError) -> Response:
+    word = next(word for kind, word in _OAUTH_ERRORS.items() if isinstance(error, kind))
+    status = 400 if word == "invalid_grant" else status_of(error)
+    log_cause(error)
+    return _refusal(request, error.code, status, word, error.detail, headers_of(error, status))
+
+
 def _refusal(
-    request: Request, code: str, status: int, body: OAuthError, headers: dict[str, str] | None = None
+    request: Request, code: str, status: int, error: str, description: str, headers: dict[str, str]
 ) -> Response:
     context_of(request).code = code
-    response = JsonResponse(body, status)
-    response.headers.update(headers or {})
+    response = JsonResponse(OAuthError(error, description), status)
+    response.headers.update(headers)
     return response

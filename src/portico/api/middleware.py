@@ -61,7 +61,6 @@ class Cors:
         self._origins = {origin.encode() for origin in origins}
 
     def headers(self, scope: Scope) -> Headers:
-        """CORS headers of the response."""
         if not self._origins or not scope["raw_path"].startswith(_INTERFACE):
             return []
         origins = [value for name, value in scope["headers"] if name == b"origin"]
@@ -140,7 +139,9 @@ class Middleware:
         self._allowed = allowed
         self._proxies = proxies
         self._monitors = monitors
-        self._headers = _standing_headers(tls)
+        self._headers: Headers = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
+        if tls:
+            self._headers.append((b"strict-transport-security", b"max-age=31536000"))
         self._ids = random.Random()  # noqa: S311 - an id is no secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -286,7 +287,6 @@ class _Exchange:
             pass
 
     def end(self, metrics: Metrics, log: RequestLog) -> None:
-        """Count the request and write its log line."""
         context = self.context
         # Errors with their tracebacks may keep this exchange until the garbage is collected. The server closes the
         # connection of a body that was not read to its end only when nobody can read it any more.
@@ -320,13 +320,6 @@ class _Exchange:
                 context.code or _UNSET,
             )
         )
-
-
-def _standing_headers(tls: bool) -> Headers:
-    headers = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
-    if tls:
-        headers.append((b"strict-transport-security", b"max-age=31536000"))
-    return headers
 
 
 def _check_headers(scope: Scope) -> None:

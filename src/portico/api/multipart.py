@@ -163,7 +163,6 @@ def _file(segment: MultipartSegment, chunks: AsyncIterator[bytes]) -> FormFile:
 
 
 def media_type(text: str) -> str | None:
-    """The media type of a file, if it is one."""
     text = text.strip()
     return text if _MEDIA_TYPE.fullmatch(text) else None
 

@@ -1,7 +1,8 @@
 """The OpenAPI document: `openapi.json`, completed with the version, the schemas and the problem responses.
 
-In the file, `x-problems` lists the error codes of an operation; `x-problem-groups` names sets of them. The operations on
-the root folder and `HEAD` are derived from those on a path.
+In the file, `x-problems` lists the error codes of an operation; `x-problem-groups` names sets of them. `x-shared` names
+parts of the document, and stands where they belong. The operations on the root folder and `HEAD` are derived from those
+on a path.
 """
 
 import json
@@ -15,54 +16,29 @@ from typing import Any
 import msgspec
 
 from portico import __version__
-from portico.api.account import (
-    AcceptedInvitationBody,
-    AccountBody,
-    InvitationBody,
-    InvitationTokenBody,
-    KeysBody,
-    MadeKeyBody,
-    NewKeyBody,
-    NewPasswordBody,
-    OpenSessionsBody,
-)
+from portico.api import account, schemas, shares
 from portico.api.login import OAuthError
 from portico.api.middleware import MAX_URI_LENGTH
 from portico.api.problems import ERROR_CODE, MEDIA_TYPE, PROBLEM_TYPES, Problem
 from portico.api.requests import FILESYSTEM
-from portico.api.schemas import (
-    EntryBody,
-    HealthBody,
-    JobBody,
-    JobsBody,
-    PageBody,
-    SearchBody,
-    SessionBody,
-    StoredBody,
-    TicketBody,
-    TokenBody,
-    TrashBody,
-)
-from portico.api.shares import AccessesBody, LinkBody, LinkOptionsBody, LinksBody, NewLinkBody, OpeningBody, VisitBody
 
 Json = dict[str, Any]
 
 
 def docs_page(document: Json) -> bytes:
     info = document["info"]
-    operations = [
-        _operation(document, path, method, operation)
+    found = [
+        (path, method, operation)
         for path, item in document["paths"].items()
         for method, operation in item.items()
         if method != "parameters"
     ]
+    operations = [_operation(document, *each) for each in found]
     index = [
         f'<li><a href="#{operation["operationId"]}"><b class="method">{method.upper()}</b> <code>{escape(path)}</code></a>'
-        for path, item in document["paths"].items()
-        for method, operation in item.items()
-        if method != "parameters"
+        for path, method, operation in found
     ]
-    schemas = [
+    tables = [
         f'<h3 id="schema-{name}">{name}</h3>{_schema_table(schema)}'
         for name, schema in document["components"]["schemas"].items()
     ]
@@ -88,7 +64,7 @@ def docs_page(document: Json) -> bytes:
 <p>Branch on <code>code</code>: it stays the same, while the sentences may be reworded.</p>
 {_problem_table()}
 <h2>Schemas</h2>
-{"".join(schemas)}
+{"".join(tables)}
 </main>
 </body>
 </html>
@@ -203,47 +179,22 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-_BODIES = (
-    EntryBody,
-    PageBody,
-    SearchBody,
-    StoredBody,
-    TrashBody,
-    TokenBody,
-    SessionBody,
-    TicketBody,
-    AccountBody,
-    NewPasswordBody,
-    OpenSessionsBody,
-    KeysBody,
-    NewKeyBody,
-    MadeKeyBody,
-    InvitationTokenBody,
-    InvitationBody,
-    AcceptedInvitationBody,
-    HealthBody,
-    JobBody,
-    JobsBody,
-    LinkBody,
-    LinksBody,
-    NewLinkBody,
-    LinkOptionsBody,
-    AccessesBody,
-    OpeningBody,
-    VisitBody,
+_BODIES = [
+    *(body for module in (schemas, account, shares) for name, body in vars(module).items() if name.endswith("Body")),
     OAuthError,
     Problem,
-)
+]
 _FOR_FILES_ONLY = {"206", "304", "changed", "range-not-satisfiable"}
 
 
 @cache
 def document() -> Json:
-    document: Json = msgspec.json.decode((files("portico.api") / "openapi.json").read_bytes())
+    read: Json = msgspec.json.decode((files("portico.api") / "openapi.json").read_bytes())
+    document: Json = _completed(read, read.pop("x-shared"))
     document["info"]["version"] = __version__
-    _, schemas = msgspec.json.schema_components(_BODIES, ref_template="#/components/schemas/{name}")
-    schemas["Problem"]["properties"]["code"]["enum"] = list(PROBLEM_TYPES)
-    document["components"]["schemas"] = schemas
+    _, found = msgspec.json.schema_components(_BODIES, ref_template="#/components/schemas/{name}")
+    found["Problem"]["properties"]["code"]["enum"] = list(PROBLEM_TYPES)
+    document["components"]["schemas"] = found
     paths = document["paths"]
     on_path = paths[f"{FILESYSTEM}/{{path}}"]
     on_path["head"] = _head(on_path["get"])
@@ -254,6 +205,17 @@ def document() -> Json:
             if method != "parameters":
                 _add_problems(operation, groups, with_content=method != "head")
     return document
+
+
+def _completed(part: Any, shared: Json) -> Any:
+    """With what is shared in its places."""
+    if isinstance(part, list):
+        return [_completed(each, shared) for each in part]
+    if not isinstance(part, dict):
+        return part
+    if name := part.get("x-shared"):
+        return _completed(shared[name], shared)
+    return {key: _completed(value, shared) for key, value in part.items()}
 
 
 def _head(get: Json) -> Json:

@@ -61,7 +61,6 @@ async def docs(request: Request) -> Response:
 
 
 async def healthz(request: Request) -> Response:
-    """This process answers."""
     return JsonResponse(HealthBody("ok"))
 
 
@@ -70,6 +69,7 @@ async def readyz(request: Request) -> Response:
     try:
         await services_of(request).gateway.readiness.check()
     except NotReady as error:
-        faults = error.faults if may_see_faults(request) else ()
-        return problem_response(request, error, faults={fault.check: fault.detail for fault in faults} or None)
+        if not may_see_faults(request):
+            return problem_response(request, error)
+        return problem_response(request, error, faults={fault.check: fault.detail for fault in error.faults})
     return JsonResponse(HealthBody("ready"))

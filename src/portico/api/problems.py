@@ -96,15 +96,8 @@ class Problem(msgspec.Struct, omit_defaults=True, rename="camel"):
     "Share links: what you must send to open the link."
 
 
-def problem_response(
-    request: Request,
-    error: PorticoError,
-    *,
-    stored: list[str] | None = None,
-    failed: list[str] | None = None,
-    faults: dict[str, str] | None = None,
-    needs: list[str] | None = None,
-) -> Response:
+def problem_response(request: Request, error: PorticoError, **more: list[str] | dict[str, str]) -> Response:
+    """`more`: further fields of the body."""
     problem_type = PROBLEM_TYPES[error.code]
     log_cause(error)
     context = context_of(request)
@@ -112,10 +105,7 @@ def problem_response(
     # Guests have no trash to empty, and may not delete.
     detail = _FULL_FOR_GUESTS if context.link and error.code == StorageFull.code else error.detail
     body = problem_of(error.code, detail, instance_of(request.scope), context.request_id)
-    body.stored = msgspec.UNSET if stored is None else stored
-    body.failed = msgspec.UNSET if failed is None else failed
-    body.faults = msgspec.UNSET if faults is None else faults
-    body.needs = msgspec.UNSET if needs is None else needs
+    body = msgspec.structs.replace(body, **more)
     headers = headers_of(error, problem_type.status)
     if request.method == "HEAD":
         headers[ERROR_CODE] = error.code

@@ -34,7 +34,8 @@ from portico.operations.operations import Operations
 _CONDITIONS = frozenset({b"if-match", b"if-none-match", b"if-unmodified-since"})
 
 
-async def put(request: Request, query: Query) -> Response:
+async def put(request: Request) -> Response:
+    query = Query(request)
     operations = await operations_of(request)
     path = path_of(request)
     on_conflict = query.choice("onConflict", OnConflict)

@@ -36,9 +36,7 @@ def representation(
         if receipts:
             receipt = operations.files.receipt(folder.child(entry.name), entry, sha256)
             body.stored_at, body.receipt_id, body.receipt = receipt.stored_at, receipt.id, receipt.text
-    more = {"Preference-Applied": REPRESENTATION, **(headers or {})}
-    raw = [(name.lower().encode(), value.encode()) for name, value in more.items()]
-    return JsonResponse(StoredBody(bodies), status, *raw)
+    return JsonResponse(StoredBody(bodies), status, {"Preference-Applied": REPRESENTATION, **(headers or {})})
 
 
 async def receipt_key(request: Request) -> Response:

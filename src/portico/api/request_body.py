@@ -34,7 +34,7 @@ class RequestBody:
         self._receive = receive
         self._scheduler = scheduler
         self._ended = False
-        self._wait = _Wait()
+        self._wait: asyncio.Timeout | None = None
         self._max_time = self._time_left = idle_seconds or IDLE_SECONDS
 
     def __aiter__(self) -> Self:
@@ -42,17 +42,17 @@ class RequestBody:
 
     async def __anext__(self) -> bytes:
         while not self._ended:
-            began = self._wait.begin(self._time_left)
-            more = False
+            began = time.monotonic()
             try:
-                message = await self._receive()
-                more = message.get("more_body", False)
+                async with asyncio.timeout(self._time_left) as self._wait:
+                    message = await self._receive()
+            except TimeoutError:
+                raise ClientTimeout("The body arrived too slowly or not at all. Send the request again.") from None
             finally:
-                if self._wait.end(last=not more):
-                    raise ClientTimeout("The body arrived too slowly or not at all. Send the request again.") from None
+                self._wait = None
             if message["type"] == "http.disconnect":
                 raise ClientGone
-            self._ended = not more
+            self._ended = not message.get("more_body", False)
             if chunk := message.get("body", b""):
                 waited, bought = time.monotonic() - began, len(chunk) / MIN_RATE
                 self._time_left = min(self._max_time, self._time_left - waited + bought)
@@ -63,66 +63,8 @@ class RequestBody:
 
     def interrupt(self) -> None:
         """End a wait for the client at once, as if it had taken too long."""
-        self._wait.expire()
-
-
-class _Wait:
-    """Cancels a task that waits too long, as `asyncio.timeout` does.
-
-    A body is waited for thousands of times. So its timer is not set for each of them: when it fires, it looks whether
-    the task has waited long enough, and is set again if it has not.
-    """
-
-    def __init__(self) -> None:
-        self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
-        self._expired = False
-        self._until = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
-
-    def begin(self, seconds: float) -> float:
-        """The current task waits, for so many seconds at most; returns the time."""
-        now = time.monotonic()
-        self._task = task = asyncio.current_task()
-        assert task
-        self._cancelling = task.cancelling()
-        self._until = now + seconds
-        if self._timer is None or self._until < self._timer_at:
-            self._set_timer(seconds)
-        return now
-
-    def end(self, *, last: bool) -> bool:
-        """The wait is over, and if it is the `last`, all of them are; whether the task was cancelled by this alone."""
-        task, self._task = self._task, None
-        if last and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if not self._expired:
-            return False
-        self._expired = False
-        return task is not None and task.uncancel() <= self._cancelling
-
-    def expire(self) -> None:
-        """Cancel the task if it waits."""
-        if self._task is not None and not self._expired:
-            self._expired = True
-            self._task.cancel()
-
-    def _set_timer(self, seconds: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
-        self._timer_at = self._until
-
-    def _look(self) -> None:
-        self._timer = None
-        if self._task is None:
-            return
-        if (left := self._until - time.monotonic()) > 0:
-            self._set_timer(left)
-        else:
-            self.expire()
+        if self._wait and not self._wait.expired():
+            self._wait.reschedule(0)
 
 
 def is_content_coded(request: Request) -> bool:
@@ -137,7 +79,6 @@ def refuse_coded(request: Request) -> None:
 
 
 async def read_small(request: Request, limit: int) -> bytes:
-    """Read a small body."""
     if is_content_coded(request):
         raise InvalidRequest("Encoded bodies aren't supported; send the body without Content-Encoding.")
     body = bytearray()

@@ -52,7 +52,6 @@ class OpeningServices:
         self._fault = DATABASE_FAULT
 
     def wait_for_database(self, error: Unavailable) -> None:
-        """The database has failed with this error."""
         self._fault = database_fault(error)
 
     def open(self, services: Services) -> None:
@@ -163,8 +162,6 @@ LONGEST_WAIT_SECONDS = 30.0
 
 
 class Returned(NamedTuple):
-    """What the response to an upload is to have."""
-
     entries: bool = False
     receipts: bool = False
 
@@ -228,7 +225,6 @@ def address_of(path: Path) -> str:
 
 
 def _has_parameter(request: Request, name: bytes) -> bool:
-    """Whether the query has this parameter, for endpoints that do not read the query."""
     raw: bytes = request.scope["query_string"]
     if b"%" not in raw and name not in raw:
         return False
@@ -239,20 +235,12 @@ def _pairs(text: str) -> list[tuple[str, str]]:
     parameters = text.split("&")
     if len(parameters) > _MAX_PARAMETERS:
         raise ValueError
-    if "%" in text or "+" in text:
-        return [(_unquoted(name), _unquoted(value)) for name, value in _split(parameters)]
-    return list(_split(parameters))
-
-
-def _split(parameters: list[str]) -> Iterator[tuple[str, str]]:
-    for parameter in parameters:
-        if parameter:
-            name, _, value = parameter.partition("=")
-            yield name, value
+    pairs = [parameter.partition("=") for parameter in parameters if parameter]
+    return [(_unquoted(name), _unquoted(value)) for name, _, value in pairs]
 
 
 def _unquoted(text: str) -> str:
-    return unquote_to_bytes(text.replace("+", " ")).decode()
+    return unquote_to_bytes(text.replace("+", " ")).decode() if "%" in text or "+" in text else text
 
 
 def _check_spelling(name: str) -> None:

@@ -14,11 +14,10 @@ from portico.api.download import download, issue_ticket
 from portico.api.files import (
     archive,
     archive_of_chosen,
-    copy,
     delete,
     list_folder,
     make_folder,
-    move,
+    move_or_copy,
     search,
     stat,
     thumbnail,
@@ -123,23 +122,9 @@ async def _change(request: Request, query: Query, action: WriteAction | None) ->
     match action:
         case WriteAction.MKDIR:
             return await make_folder(request)
-        case WriteAction.MOVE:
-            return await move(request, query)
-        case WriteAction.COPY:
-            return await copy(request, query)
+        case WriteAction.MOVE | WriteAction.COPY:
+            return await move_or_copy(request, query, copies=action is WriteAction.COPY)
     return await upload(request, query)
-
-
-async def _put(request: Request) -> Response:
-    context_of(request).action = "upload"
-    query = Query(request)
-    return await _once(request, lambda: put(request, query))
-
-
-async def _delete(request: Request) -> Response:
-    context_of(request).action = "delete"
-    query = Query(request)
-    return await _once(request, lambda: delete(request, query))
 
 
 async def _once(request: Request, change: Callable[[], Awaitable[Response]]) -> Response:
@@ -149,31 +134,29 @@ async def _once(request: Request, change: Callable[[], Awaitable[Response]]) -> 
     return await change()
 
 
-async def _create_upload(request: Request) -> Response:
-    return await _once(request, lambda: tus.create(request))
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-async def _restore(request: Request) -> Response:
-    context_of(request).action = "restore"
-    return await _once(request, lambda: restore(request))
+def _change_as(action: str, change: Endpoint) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        context_of(request).action = action
+        return await _once(request, lambda: change(request))
+
+    return endpoint
 
 
-async def _remove_trashed(request: Request) -> Response:
-    context_of(request).action = "trash-remove"
-    return await _once(request, lambda: remove_trashed(request))
+Methods = Mapping[str, Endpoint]
+
+_FILES: Methods = {
+    "GET": _read,
+    "HEAD": _read,
+    "POST": _write,
+    "PUT": _change_as("upload", put),
+    "DELETE": _change_as("delete", delete),
+}
 
 
-async def _empty_trash(request: Request) -> Response:
-    context_of(request).action = "trash-empty"
-    return await _once(request, lambda: empty_trash(request))
-
-
-Methods = Mapping[str, Callable[[Request], Awaitable[Response]]]
-
-_FILES: Methods = {"GET": _read, "HEAD": _read, "POST": _write, "PUT": _put, "DELETE": _delete}
-
-
-def _page(endpoint: Callable[[Request], Awaitable[Response]]) -> Methods:
+def _page(endpoint: Endpoint) -> Methods:
     return {"GET": endpoint, "HEAD": endpoint}
 
 
@@ -188,11 +171,11 @@ ROUTES: dict[str, Methods] = {
     account.INVITATION: {"POST": account.show_invitation},
     account.INVITATION_PASSWORD: {"POST": account.accept_invitation},
     account.KEYS: {**_page(account.list_keys), "POST": account.add_key},
-    tus.UPLOADS: {"OPTIONS": tus.describe, "POST": _create_upload},
+    tus.UPLOADS: {"OPTIONS": tus.describe, "POST": _change_as("upload", tus.create)},
     jobs.JOBS: _page(jobs.list_jobs),
     shares.LINKS: {**_page(shares.list_links), "POST": shares.add_link},
     shares.SHARE_SESSIONS: {"POST": shares.open_link},
-    TRASH: {**_page(list_trash), "DELETE": _empty_trash},
+    TRASH: {**_page(list_trash), "DELETE": _change_as("trash-empty", empty_trash)},
     "/backend/1.0.0/receipts/key": _page(receipt_key),
     "/backend/openapi.json": _page(openapi),
     "/backend/docs": _page(docs),
@@ -203,15 +186,13 @@ ROUTES: dict[str, Methods] = {
     "/config.js": _page(config),
     **{address: _page(file) for address in FILES},
 }
-_ASSETS = _page(asset)
 ONE_OF_MANY: dict[str, Methods] = {
     account.KEYS: {"DELETE": account.end_key},
     jobs.JOBS: {"GET": jobs.show, "HEAD": jobs.show, "DELETE": jobs.cancel},
     account.SESSIONS: {"DELETE": account.end_session},
-    TRASH: {"POST": _restore, "DELETE": _remove_trashed},
+    TRASH: {"POST": _change_as("restore", restore), "DELETE": _change_as("trash-remove", remove_trashed)},
 }
 """By the address without its last segment, which is an id."""
-_GUEST_PAGE = _page(shares.guest_page)
 _LINK: dict[str, Methods] = {
     "link": {**_page(shares.show_link), "PATCH": shares.change_link, "DELETE": shares.end_link},
     "address": {"POST": shares.renew_address},
@@ -224,6 +205,7 @@ _UPLOAD: Methods = {
     "DELETE": tus.end,
     "POST": tus.post_to_upload,
 }
+_BY_PREFIX = {PREFIX: _page(asset), f"{tus.UPLOADS}/": _UPLOAD, GUEST_PAGE: _page(shares.guest_page)}
 
 
 class Routes(Router):
@@ -238,7 +220,8 @@ class Routes(Router):
         methods = self._methods(scope)
         endpoint = methods.get(scope["method"])
         if endpoint is None:
-            raise MethodNotAllowed(_advice(methods), allowed=set(methods))
+            allowed = ", ".join(sorted(methods))
+            raise MethodNotAllowed(f"This URL doesn't support this method; use {allowed}.", allowed=set(methods))
         request = Request(scope, receive)
         response = await endpoint(request)
         if context_of(request).link:  # what a guest was sent must not be shown again after the link has ended
@@ -250,24 +233,16 @@ class Routes(Router):
         raw: bytes = scope["raw_path"]
         if raw.startswith(self._FILESYSTEM) and raw[len(self._FILESYSTEM) :][:1] in (b"", b"/"):
             return _FILES
-        if scope["path"].startswith(PREFIX):
-            return _ASSETS
-        if scope["path"].startswith(tus.UPLOADS + "/"):
-            return _UPLOAD
         path: str = scope["path"]
-        if path.startswith(GUEST_PAGE):
-            return _GUEST_PAGE
+        for prefix, methods in _BY_PREFIX.items():
+            if path.startswith(prefix):
+                return methods
         if path.startswith(shares.LINKS + "/"):
             return _LINK[shares.link_endpoint(path)]
         try:
             return ROUTES.get(path) or ONE_OF_MANY[path.rpartition("/")[0]]
         except KeyError:
             raise NotFound("This URL doesn't exist. See /backend/docs for the API.") from None
-
-
-def _advice(methods: Methods) -> str:
-    """What to do instead of a method that is not allowed."""
-    return f"This URL doesn't support this method; use {', '.join(sorted(methods))}."
 
 
 def router(lifespan: Lifespan[Any]) -> Router:

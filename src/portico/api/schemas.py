@@ -1,7 +1,8 @@
 """The JSON bodies of requests and responses."""
 
-from collections.abc import Sequence
-from typing import Annotated, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -147,6 +148,7 @@ class HealthBody(msgspec.Struct):
 
 
 Body = TypeVar("Body", bound=EntryBody)
+Filled = TypeVar("Filled", bound=msgspec.Struct)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -156,7 +158,7 @@ class JsonResponse(Response):
 
     media_type = "application/json"
 
-    def __init__(self, body: msgspec.Struct, status: int = 200, *more: tuple[bytes, bytes]) -> None:
+    def __init__(self, body: msgspec.Struct, status: int = 200, more: Mapping[str, str] = MappingProxyType({})) -> None:
         self.status_code = status
         self.background = None
         self.body = _encode(body)
@@ -164,8 +166,14 @@ class JsonResponse(Response):
             (b"content-type", b"application/json"),
             (b"cache-control", b"no-store"),
             (b"content-length", b"%d" % len(self.body)),
-            *more,
+            *((name.lower().encode(), value.encode()) for name, value in more.items()),
         ]
+
+
+def filled(kind: type[Filled], source: object, /, **given: Any) -> Filled:
+    """A structure of this kind with what is `given`, and with all else that the source has under the same names."""
+    rest = {name: getattr(source, name) for name in kind.__struct_fields__ if hasattr(source, name)}
+    return kind(**{**rest, **given})
 
 
 _MAX_TRASH_IDS = 100

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from portico.api.problems import problem_response
 from portico.api.request_body import read_json
 from portico.api.requests import GUEST_PAGE, Query, context_of, operations_of, services_of
-from portico.api.schemas import EntryBody, JsonResponse, entry_body
+from portico.api.schemas import EntryBody, JsonResponse, entry_body, filled
 from portico.model import timestamps
 from portico.model.errors import InvalidRequest, MoreNeeded, NotFound, TooManyRequests
 from portico.model.paths import Path
@@ -40,23 +40,8 @@ class LinkOptionsBody(msgspec.Struct, kw_only=True, rename="camel", forbid_unkno
     folder_per_sender: bool | msgspec.UnsetType = msgspec.UNSET
 
     def options(self) -> LinkOptions:
-        expires_at: int | msgspec.UnsetType | None = msgspec.UNSET
-        if isinstance(self.expires_at, str):
-            expires_at = _moment(self.expires_at)
-        elif self.expires_at is None:
-            expires_at = None
-        return LinkOptions(
-            title=self.title,
-            note=self.note,
-            password=self.password,
-            expires_at=expires_at,
-            max_downloads=self.max_downloads,
-            max_uploads=self.max_uploads,
-            max_bytes=self.max_bytes,
-            types=self.types,
-            ask_name=self.ask_name,
-            folder_per_sender=self.folder_per_sender,
-        )
+        end = self.expires_at
+        return filled(LinkOptions, self, expires_at=_moment(end) if isinstance(end, str) else end)
 
 
 class NewLinkBody(LinkOptionsBody, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -218,7 +203,6 @@ async def guest_page(request: Request) -> Response:
 
 
 def link_endpoint(path: str) -> str:
-    """Which part of a link an address below `LINKS` names: `link`, `address` or `accesses`."""
     _, _, part = path.removeprefix(f"{LINKS}/").partition("/")
     if part not in ("", "address", "accesses"):
         raise NotFound("This URL doesn't exist. See /backend/docs for the API.")
@@ -243,26 +227,12 @@ def _moment(text: str) -> int:
 
 
 def _link(request: Request, shared: LinkDetails) -> LinkBody:
-    link = shared.link
-    body = LinkBody(
-        id=link.id,
+    body = filled(
+        LinkBody,
+        shared.link,
         path=str(shared.path),
-        is_folder=link.is_folder,
-        kind=link.kind,
         state=shared.state,
-        title=link.title,
-        note=link.note,
-        has_password=link.has_password,
-        types=list(link.types),
-        ask_name=link.ask_name,
-        folder_per_sender=link.folder_per_sender,
-        max_downloads=link.max_downloads,
-        downloads=link.downloads,
-        max_uploads=link.max_uploads,
-        uploads=link.uploads,
-        max_bytes=link.max_bytes,
-        bytes=link.bytes,
-        created_at=timestamps.from_epoch(link.created_at),
+        created_at=timestamps.from_epoch(shared.link.created_at),
         expires_at=None if shared.expires_at is None else timestamps.from_epoch(shared.expires_at),
     )
     if shared.token:
@@ -272,19 +242,11 @@ def _link(request: Request, shared: LinkDetails) -> LinkBody:
 
 
 def _visit(visit: Visit) -> VisitBody:
-    return VisitBody(
-        token=visit.token,
+    return filled(
+        VisitBody,
+        visit,
         expires_at=timestamps.from_datetime(visit.expires_at),
-        kind=visit.kind,
-        owner=visit.owner,
-        title=visit.title,
-        note=visit.note,
-        name=visit.name,
         rights=sorted(visit.rights),
-        types=list(visit.types),
         link_expires_at=None if visit.link_expires_at is None else timestamps.from_epoch(visit.link_expires_at),
-        has_own_folder=visit.has_own_folder,
-        files_left=visit.files_left,
-        bytes_left=visit.bytes_left,
         file=entry_body(Path((visit.file.name,)), visit.file) if visit.file else msgspec.UNSET,
     )

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from portico.api.jobs import carried_out
 from portico.api.requests import Query, context_of, last_segment, operations_of
-from portico.api.schemas import JsonResponse, TrashBody, TrashedBody
+from portico.api.schemas import JsonResponse, TrashBody, TrashedBody, filled
 from portico.model import timestamps
 from portico.model.errors import InvalidRequest
 from portico.model.paths import Path
@@ -66,12 +66,11 @@ async def empty_trash(request: Request) -> Response:
 
 
 def _body(item: TrashedItem) -> TrashedBody:
-    return TrashedBody(
-        id=item.id,
+    return filled(
+        TrashedBody,
+        item,
         path=str(item.path),
         name=item.path.name,
-        is_folder=item.is_folder,
-        size=item.size,
         reason="replaced" if item.reason == REPLACED else "deleted",
         deleted_by=item.user,
         deleted_at=timestamps.from_epoch(item.deleted_at),

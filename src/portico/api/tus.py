@@ -45,6 +45,7 @@ _KEY = re.compile(r"[!-+\--~]+")
 
 async def describe(request: Request) -> Response:
     """What this server can do; asked without signing in."""
+    limit = services_of(request).max_file_size
     return Response(
         status_code=204,
         headers={
@@ -52,7 +53,7 @@ async def describe(request: Request) -> Response:
             "Tus-Version": VERSION,
             "Tus-Extension": EXTENSIONS,
             "Tus-Checksum-Algorithm": ",".join(CHECKSUMS),
-            **_max_size(request),
+            **({"Tus-Max-Size": str(limit)} if limit else {}),
         },
     )
 
@@ -62,11 +63,11 @@ async def create(request: Request) -> Response:
     _check_version(request)
     operations = await _operations(request)
     uploads = operations.uploads
-    size = _upload_length(request)
+    size = _number(request, "Upload-Length")
     metadata = single_header(request, "Upload-Metadata") or ""
     concat = (single_header(request, "Upload-Concat") or "").strip()
     if concat.startswith("final;"):
-        parts = _part_ids(concat.removeprefix("final;"))
+        parts = [_id_of(address) for address in concat.removeprefix("final;").split()]
         status = await operations.concatenation.store(_new(metadata, None), parts, _wanted(request))
         return _answer(request, operations, status, 201)
     if concat not in ("", "partial"):
@@ -91,22 +92,20 @@ async def create(request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    """How much has arrived."""
     _check_version(request)
     operations = await _operations(request)
-    status = await operations.uploads.status(_id(request))
+    status = await operations.uploads.status(_id_of(request.scope["path"]))
     return _answer(request, operations, status, 200)
 
 
 async def append(request: Request) -> Response:
-    """The next bytes of the file."""
     _check_version(request)
     operations = await _operations(request)
     uploads = operations.uploads
     offset = _number(request, "Upload-Offset")
     if offset is None:
         raise InvalidRequest("Upload-Offset is missing; send the offset at which the content starts.")
-    status = await _appended(request, uploads, _id(request), offset)
+    status = await _appended(request, uploads, _id_of(request.scope["path"]), offset)
     return _answer(request, operations, status, 204)
 
 
@@ -122,9 +121,8 @@ async def post_to_upload(request: Request) -> Response:
 
 
 async def end(request: Request) -> Response:
-    """Give the upload up."""
     _check_version(request)
-    await (await _operations(request)).uploads.end(_id(request))
+    await (await _operations(request)).uploads.end(_id_of(request.scope["path"]))
     return Response(status_code=204, headers={"Tus-Resumable": VERSION})
 
 
@@ -142,7 +140,7 @@ async def _appended(request: Request, uploads: ResumableUploads, upload_id: str,
         upload_id,
         offset,
         body,
-        size=_upload_length(request),
+        size=_number(request, "Upload-Length"),
         length=content_length(request),
         interrupt=body.interrupt,
         expected=_check_body(request, offset),
@@ -168,15 +166,21 @@ def _check_body(request: Request, offset: int) -> list[ExpectedDigest]:
     if (single_header(request, "Content-Type") or "").partition(";")[0].strip().lower() != MEDIA_TYPE:
         raise UnsupportedMediaType(f"The content type isn't supported; send the content as {MEDIA_TYPE}.")
     refuse_coded(request)
-    return _expected(request, offset, content_length(request))
+    expected, length = digests_of(request.headers.items()), content_length(request)
+    # That of the whole file can be verified if it is the body.
+    if any(each.field == "Repr-Digest" for each in expected) and (
+        offset or length is None or length != _number(request, "Upload-Length")
+    ):
+        raise InvalidRequest(
+            "Repr-Digest works only if one request sends the whole file. Send a Content-Digest or "
+            "Upload-Checksum with each request instead."
+        )
+    text = single_header(request, "Upload-Checksum")
+    return expected if text is None else [*expected, checksum_of(text)]
 
 
 def _has_content(request: Request) -> bool:
     return "Transfer-Encoding" in request.headers or request.headers.get("Content-Length", "0") != "0"
-
-
-def _id(request: Request) -> str:
-    return _id_of(request.scope["path"])
 
 
 def _id_of(address: str) -> str:
@@ -187,10 +191,6 @@ def _id_of(address: str) -> str:
     return upload_id
 
 
-def _part_ids(text: str) -> list[str]:
-    return [_id_of(address) for address in text.split()]
-
-
 def _number(request: Request, name: str) -> int | None:
     text = single_header(request, name)
     if text is None:
@@ -198,24 +198,6 @@ def _number(request: Request, name: str) -> int | None:
     if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
         raise InvalidRequest(f"{name} is malformed; send a whole number of bytes.")
     return int(text)
-
-
-def _upload_length(request: Request) -> int | None:
-    return _number(request, "Upload-Length")
-
-
-def _expected(request: Request, offset: int, length: int | None) -> list[ExpectedDigest]:
-    """The digests of this body. That of the whole file can be verified if it is the body."""
-    expected = digests_of(request.headers.items())
-    if any(each.field == "Repr-Digest" for each in expected) and (
-        offset or length is None or length != _upload_length(request)
-    ):
-        raise InvalidRequest(
-            "Repr-Digest works only if one request sends the whole file. Send a Content-Digest or "
-            "Upload-Checksum with each request instead."
-        )
-    text = single_header(request, "Upload-Checksum")
-    return expected if text is None else [*expected, checksum_of(text)]
 
 
 def _new(header: str, size: int | None) -> NewUpload:
@@ -294,28 +276,22 @@ def _described(request: Request, operations: Operations, status: UploadStatus, c
     if stored := status.stored_at:
         returned = preferred_return(request)
         if request.method != "HEAD" and returned.entries:
-            return _representation(operations, status, 201 if code == 201 else 200, headers, receipts=returned.receipts)
+            assert status.entry
+            return representation(
+                operations,
+                status.path.parent,
+                [status.entry],
+                {status.entry.name: status.sha256} if status.sha256 else {},
+                receipts=returned.receipts,
+                status=201 if code == 201 else 200,
+                headers=headers,
+            )
         headers["Content-Location"] = address_of(stored)
         if status.sha256:
             headers["Repr-Digest"] = digest_text(status.sha256)
     return Response(status_code=code, headers=headers)
 
 
-def _representation(
-    operations: Operations, status: UploadStatus, code: int, headers: dict[str, str], *, receipts: bool
-) -> Response:
-    assert status.entry
-    digests = {status.entry.name: status.sha256} if status.sha256 else {}
-    return representation(
-        operations, status.path.parent, [status.entry], digests, receipts=receipts, status=code, headers=headers
-    )
-
-
 def _address(request: Request, upload_id: str) -> str:
     """Absolute if the public address is known; a proxy that serves a part of its own tree must be named there."""
     return f"{services_of(request).public_url}{UPLOADS}/{upload_id}"
-
-
-def _max_size(request: Request) -> dict[str, str]:
-    limit = services_of(request).max_file_size
-    return {"Tus-Max-Size": str(limit)} if limit else {}

@@ -39,7 +39,8 @@ async def upload(request: Request, query: Query) -> Response:
     transfer: Upload | None = None
     try:
         async with operations.files.upload(folder, on_conflict, digest=digest, receipt=returned.receipts) as opened:
-            whole = _whole(request)
+            announced = digests_of(request.headers.items())
+            whole = Hashing(announced) if announced else None
             form = _form(request, whole)
             modified = modified_of(single_header(request, MODIFIED))
             if "Expect" in request.headers:  # the client waits for a refusal before it sends
@@ -62,12 +63,6 @@ async def upload(request: Request, query: Query) -> Response:
     else:
         response = _stored(folder, transfer, digest=digest)
     return with_trash_ids(response, transfer.trash_ids)
-
-
-def _whole(request: Request) -> Hashing | None:
-    """Verifies the digest of the whole form, if there is one."""
-    expected = digests_of(request.headers.items())
-    return Hashing(expected) if expected else None
 
 
 def _form(request: Request, whole: Hashing | None) -> MultipartReader:
