@@ -11,7 +11,7 @@ import pytest
 
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
-from portico.accounts.sessions import Sessions, Tickets
+from portico.accounts.sessions import Sessions, Tickets, not_signed_in
 from portico.accounts.sign_in import Devices, SignIn
 from portico.accounts.throttle import Throttle
 from portico.accounts.users import Users
@@ -19,6 +19,8 @@ from portico.accounts.vault import SecretKey, Vault
 from portico.runtime import clock as clock_module
 from portico.store.database import Database
 from portico.store.schema import migrate
+from portico.store.sessions import Session
+from portico.store.tickets import SessionTickets
 from portico.store.users import User
 
 from .servers.postgres import PostgresServer
@@ -103,8 +105,8 @@ def other_tokens(database: Database) -> Sessions:
 
 
 @pytest.fixture
-def tickets(database: Database) -> Tickets:
-    return Tickets(database)
+def tickets(database: Database) -> Tickets[Session]:
+    return Tickets(SessionTickets(database), not_signed_in)
 
 
 @pytest.fixture

@@ -59,22 +59,6 @@ async def test_a_path_inside_the_home_is_stored_relative_and_shown_whole(
     assert await stored(database, "local") == {"folder": "b"}
 
 
-async def test_paths_of_an_older_version_are_made_relative_once(
-    database: Database, connections: Connections, tmp_path: pathlib.Path
-) -> None:
-    inside = await connections.add("inside", "local", {"folder": str(tmp_path / "files")}, {"key": CANARY})
-    paths = HomePaths(str(tmp_path), {"folder"}, keep_relative=True)
-    newer = Connections(database, Vault(SecretKey.generate()), paths)  # no key is needed for it
-    for _ in range(2):
-        await newer.keep_paths_relative()
-        assert await stored(database, "inside") == {"folder": "files"}
-        assert await stored(database, "local") == {"folder": "/srv/files"}
-    kept = await connections.get("inside")
-    assert (kept.secrets, kept.revision) == (inside.secrets, inside.revision)
-    listed = {each.name: each.options for each in await newer.list(with_secrets=False)}
-    assert listed == {"inside": {"folder": str(tmp_path / "files")}, "local": {"folder": "/srv/files"}}
-
-
 async def test_connections_in_use_are_those_of_enabled_users(connections: Connections, users: Users) -> None:
     await connections.add("archive", "local", {"folder": "/a"}, {})
     await connections.add("unused", "local", {"folder": "/b"}, {})
@@ -162,18 +146,11 @@ async def test_the_key_is_noted_with_the_first_credentials_or_not_at_all(
     connections: Connections, database: Database
 ) -> None:
     cluster = Cluster(database)
-    await connections.adopt_key()
     with pytest.raises(AlreadyExists):
         await connections.add("local", "s3", {}, {"secret-access-key": CANARY})
     assert await cluster.identity() == {}
     await connections.add("bucket", "s3", {}, {"secret-access-key": CANARY})
-    noted = await cluster.identity()
-    assert list(noted) == ["secret-key"]
-    await cluster.forget()
-    await Connections(database, Vault(SecretKey.generate())).adopt_key()
-    assert await cluster.identity() == {}
-    await connections.adopt_key()
-    assert await cluster.identity() == noted
+    assert list(await cluster.identity()) == ["secret-key"]
 
 
 async def test_a_volume_id_is_bound_once_and_forgotten_by_a_change(connections: Connections) -> None:

@@ -9,13 +9,14 @@ import pytest
 
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
-from portico.accounts.sessions import Sessions, Tickets
+from portico.accounts.sessions import Sessions, Tickets, not_signed_in
 from portico.accounts.sign_in import Devices, SignIn
 from portico.accounts.throttle import Throttle
 from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
 from portico.model.paths import Path
 from portico.store.database import Database
+from portico.store.tickets import SessionTickets
 
 from ..servers.postgres import PostgresServer
 
@@ -108,7 +109,7 @@ async def test_requests_wait_for_the_database_a_few_times_only(
     async with counted("check before a commit"):
         await sessions.current_user(session.user.id)
     async with counted("ticket"):
-        await Tickets(database).issue(session, Path.parse("/a"), is_folder=False)
+        await Tickets(SessionTickets(database), not_signed_in).issue(session, Path.parse("/a"), is_folder=False)
     async with counted("sign-out"):
         await sessions.end(session)
     assert counts == {

@@ -38,7 +38,7 @@ FEATURES = {
     "jobs": UserJobs,
     "account": OwnAccount,
 }
-HARMLESS = {"files.receipt", "files.has_digests", "uploads.ended_unless_begun", "account.is_current", "account.facts"}
+HARMLESS = {"files.receipt", "files.has_digests", "uploads.ended_unless_begun", "account.is_current"}
 """They tell what is known already, and change nothing."""
 
 

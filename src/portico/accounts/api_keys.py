@@ -23,7 +23,6 @@ from portico.model.errors import AddressNotAllowed, InvalidRequest, NotFound, No
 from portico.model.paths import Path
 from portico.model.rights import Right, format_rights
 from portico.runtime import clock
-from portico.runtime.tasks import SingleFlight
 from portico.store.api_keys import USE_NOTED_SECONDS, ApiKey, KeyRecords, KeyUse, Network
 from portico.store.database import Database
 from portico.store.users import User
@@ -62,7 +61,6 @@ class NewKey(msgspec.Struct, frozen=True):
 
 
 def new_text() -> str:
-    """A new random key."""
     random = "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM))
     return KEY_PREFIX + random + _checksum(random)
 
@@ -96,7 +94,7 @@ class ApiKeys:
         self.list = self._records.all
         self.sweep = self._records.sweep
         self._cache: CredentialCache[KeyUse] = CredentialCache(self._query, database.now)
-        self._checks: SingleFlight[bytes, User | None] = SingleFlight()
+        self.forget = self._cache.forget
         self._noted_until: dict[str, float] = {}
         """When the next use of a key is to be written, by the monotonic clock."""
         self._notes: set[asyncio.Task[None]] = set()
@@ -171,10 +169,11 @@ class ApiKeys:
 
         `NotSignedIn` if the owner's account was disabled.
         """
-        return await self._checks.run(digest, lambda: self._check(digest))
-
-    def forget(self) -> None:
-        self._cache.forget()
+        if (found := await self._records.find(digest)) is None:
+            return None
+        if found[0].owner.disabled:
+            raise NotSignedIn("The account of the key's owner is disabled. Ask your administrator.")
+        return found[0].user
 
     async def close(self) -> None:
         """Wait for what is being noted."""
@@ -185,16 +184,7 @@ class ApiKeys:
         found = await self._records.find(digest)
         return None if found is None or found[0].owner.disabled else found
 
-    async def _check(self, digest: bytes) -> User | None:
-        self._checks.forget(digest)  # later callers need a newer answer
-        if (found := await self._records.find(digest)) is None:
-            return None
-        if found[0].owner.disabled:
-            raise NotSignedIn("The account of the key's owner is disabled. Ask your administrator.")
-        return found[0].user
-
     def _note(self, key_id: str, address: str) -> None:
-        """Write when and from where the key was used, while the request goes on."""
         if len(self._noted_until) >= _MAX_NOTED:
             self._noted_until.clear()
         self._noted_until[key_id] = clock.monotonic() + USE_NOTED_SECONDS

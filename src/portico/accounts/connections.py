@@ -10,9 +10,9 @@ import msgspec
 
 from portico.accounts.cluster import Cluster
 from portico.accounts.names import check_name
-from portico.accounts.vault import BadSecretKey, Vault
+from portico.accounts.vault import Vault
 from portico.model.errors import InvalidRequest
-from portico.store.cluster import KEY, OtherKey
+from portico.store.cluster import OtherKey
 from portico.store.connections import ConnectionRecord, ConnectionRecords, unknown_connection
 from portico.store.database import Database
 
@@ -26,7 +26,6 @@ class HomePaths(msgspec.Struct, frozen=True):
     different homes, and a relative path would mean a different folder on each."""
 
     def stored(self, options: Mapping[str, str]) -> dict[str, str]:
-        """The options as they are stored."""
         if not self.keep_relative:
             return dict(options)
         return {key: self._relative(text) if key in self.names else text for key, text in options.items()}
@@ -107,32 +106,6 @@ class Connections(ConnectionRecords):
         """All connections; without their secrets, this works without the secret key."""
         return [self._connection(row, with_secrets=with_secrets) for row in await self.rows()]
 
-    async def adopt_key(self) -> None:
-        """Note that this key sealed the credentials, if it did and no key is known: older versions did not note it."""
-        sealed = [(row.secrets, row.name) for row in await self.rows() if row.secrets is not None]
-        if not sealed:
-            return
-        try:
-            self._vault.open(*sealed[0])
-        except BadSecretKey:
-            return
-        cluster = Cluster(self._database)
-        if KEY not in await cluster.identity():
-            await cluster.agree({KEY: self._vault.fingerprint})
-
-    async def keep_paths_relative(self) -> None:
-        """Convert paths inside the home that an older version stored as absolute ones."""
-        for row in await self.rows():
-            if self._relative(row) != row:
-                # The revision stays the same: no provider has to be opened again.
-                await self.update(row.name, lambda old: (self._relative(old), None))
-
-    def _relative(self, row: ConnectionRecord) -> ConnectionRecord:
-        options = json.loads(row.options)
-        if self._paths is None or self._paths.stored(options) == options:
-            return row
-        return msgspec.structs.replace(row, options=self._stored_options(options))
-
     async def delete(self, name: str) -> None:
         await super().delete(stored_name(name))
 
@@ -150,15 +123,12 @@ class Connections(ConnectionRecords):
         return ConnectionRecord(
             connection.name,
             connection.kind,
-            self._stored_options(connection.options),
+            json.dumps(self._paths.stored(connection.options) if self._paths else connection.options),
             # Without secrets nothing is encrypted, so the connection works without the secret key.
             self._vault.seal(connection.secrets, connection.name) if connection.secrets else None,
             connection.revision,
             connection.volume_id,
         )
-
-    def _stored_options(self, options: dict[str, str]) -> str:
-        return json.dumps(self._paths.stored(options) if self._paths else options)
 
     def _connection(self, row: ConnectionRecord, *, with_secrets: bool = True) -> Connection:
         sealed = row.secrets if with_secrets else None

@@ -8,7 +8,7 @@ import msgspec
 
 from portico.accounts.credentials import GUEST_PREFIX, CredentialCache, digest_of
 from portico.accounts.passwords import Passwords
-from portico.accounts.sessions import opens, ticket_for, ticket_refused
+from portico.accounts.sessions import Tickets, ticket_refused
 from portico.accounts.share_links import ShareLinks, no_such_link, usable
 from portico.accounts.throttle import Throttle, Treatment, attempt_of, network_of, too_many_attempts
 from portico.model.errors import NotSignedIn, TooManyRequests, WrongPassword, target_gone
@@ -30,9 +30,11 @@ class Guests:
         self._passwords = passwords
         self._throttle = throttle
         self._records = GuestRecords(database)
-        self._tickets = GuestTickets(database)
+        self.tickets = Tickets(GuestTickets(database), link_ended, GUEST_PREFIX)
         self.sweep = self._records.sweep
+        self.count_unknown = throttle.credential_failed
         self._cache: CredentialCache[Guest] = CredentialCache(self._query, database.now)
+        self.forget = self._cache.forget
 
     # Opening a link
 
@@ -63,10 +65,6 @@ class Guests:
         access = LinkAccess(self._database.now(), "", address, "wrong-password", "", None)
         await self._links.usage.note(found.link.id, access)
         raise WrongPassword("The password is wrong. Check it, or ask the person who sent you the link.")
-
-    async def count_unknown(self, address: str) -> None:
-        """Count a link that there is not; `TooManyRequests` if there were too many from that address."""
-        await self._throttle.credential_failed(address)
 
     async def add(self, found: OpenLink, name: str, address: str, folder: str | None) -> str | None:
         """The token of a new guest; None if another guest has taken the folder."""
@@ -105,32 +103,13 @@ class Guests:
         until = min(until, guest.opened_at + clock.milliseconds(MAX_LIFETIME))
         await self._records.keep(guest.digest, until)
 
-    async def issue_ticket(self, guest: Guest, path: Path, *, is_folder: bool) -> str:
-        ticket = GUEST_PREFIX + secrets.token_urlsafe(32)
-        new = ticket_for(guest.user, path, is_folder=is_folder)
-        if not await self._tickets.add(digest_of(ticket), guest.digest, new):
-            raise link_ended()
-        return ticket
-
-    async def renew_ticket(self, guest: Guest, ticket: str, path: Path, *, is_folder: bool) -> bool:
-        """Give a ticket of the same guest another lifetime, as `Tickets.renew`."""
-        same = ticket_for(guest.user, path, is_folder=is_folder)
-        return await self._tickets.renew(digest_of(ticket), guest.digest, same)
-
     async def redeem(self, ticket: str, path: Path) -> tuple[Guest, bool]:
         """The guest with a ticket for this path, and whether that is a folder."""
-        found = await self._tickets.find(digest_of(ticket))
-        if found is None or not self._is_usable(found[0]) or not opens(found[1], found[0].user, path):
-            raise ticket_refused()
-        guest, opened = found
+        guest, is_folder = await self.tickets.redeem(ticket, path)
         # The link may have followed its file to another name, and another file may have taken the former one.
-        if guest.only_file not in (None, path):
+        if not self._is_usable(guest) or guest.only_file not in (None, path):
             raise ticket_refused()
-        return guest, opened.is_folder
-
-    def forget(self) -> None:
-        """Clear the cache, and do not share queries that are under way."""
-        self._cache.forget()
+        return guest, is_folder
 
     async def _query(self, digest: bytes) -> tuple[Guest, int] | None:
         found = await self._records.find(digest)
@@ -148,10 +127,7 @@ def _new_token(now: int) -> str:
 
 
 def _issued_at(token: str) -> int:
-    try:
-        return int(token[len(GUEST_PREFIX) :][:8], 16) * 1000
-    except ValueError:  # of an older gateway
-        return 0
+    return int(token[len(GUEST_PREFIX) :][:8], 16) * 1000
 
 
 def link_ended() -> NotSignedIn:

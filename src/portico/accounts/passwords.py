@@ -196,7 +196,6 @@ class FairPool:
 
     @property
     def jobs(self) -> int:
-        """Running and queued."""
         return self._turns.load
 
     async def run(self, keys: Keys, call: Callable[[], Result]) -> Result:

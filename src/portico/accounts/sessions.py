@@ -8,6 +8,7 @@ still be usable.
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -15,10 +16,10 @@ from portico.accounts.credentials import CredentialCache, digest_of
 from portico.model.errors import NotFound, NotSignedIn
 from portico.model.paths import Path
 from portico.model.rights import format_rights
-from portico.runtime.tasks import SingleFlight
 from portico.store.database import Database, Statement
+from portico.store.guests import Guest
 from portico.store.sessions import Digests, Session, SessionRecords
-from portico.store.tickets import LIFETIME, SessionTickets, Ticket
+from portico.store.tickets import Ticket, TicketRecords
 from portico.store.users import User
 
 
@@ -45,14 +46,13 @@ class TokenReused(NotSignedIn):
 
 
 class Sessions:
-    """Issues and checks sessions."""
-
     def __init__(self, database: Database, *, token_lifetime: timedelta, refresh_lifetime: timedelta) -> None:
         self._records = SessionRecords(database, token_lifetime, refresh_lifetime)
         self._token_lifetime = token_lifetime
         self._refresh_lifetime = refresh_lifetime
-        self._cache: CredentialCache[Session] = CredentialCache(lambda digest: self._records.find(digest), database.now)
-        self._checks: SingleFlight[int, User | None] = SingleFlight()
+        self._cache: CredentialCache[Session] = CredentialCache(self._records.find, database.now)
+        self.current_user = self._records.enabled_user
+        self.forget = self._cache.forget
         self.list = self._records.all
         self.sweep = self._records.sweep
 
@@ -63,11 +63,7 @@ class Sessions:
 
         The statements in `along` are part of the same transaction. `device` and `address` are shown to the user.
         """
-        tokens = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-        current = await self._records.begin(user, _digests(tokens), along, device, address)
-        if current is None:
-            raise not_signed_in()
-        return self._pair(tokens, current)
+        return await self._pair(lambda digests: self._records.begin(user, digests, along, device, address))
 
     async def refresh(
         self, refresh_token: str, *, begin: Callable[[str], Awaitable[object]] | None = None, address: str = ""
@@ -82,14 +78,15 @@ class Sessions:
             raise not_signed_in()
         if begin:
             await begin(found.name)
-        tokens = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-        user, was_reused = await self._records.rotate(digest, _digests(tokens), address)
-        if was_reused:
-            self.forget()
-            raise TokenReused(not_signed_in().detail)
-        if user is None:
-            raise not_signed_in()
-        return self._pair(tokens, user)
+
+        async def rotated(digests: Digests) -> User | None:
+            user, was_reused = await self._records.rotate(digest, digests, address)
+            if was_reused:
+                self.forget()
+                raise TokenReused(not_signed_in().detail)
+            return user
+
+        return await self._pair(rotated)
 
     async def session(self, access_token: str) -> Session:
         """The session of an access token; `NotSignedIn` if it is unknown, expired or ended, or its user disabled."""
@@ -99,34 +96,24 @@ class Sessions:
         return session
 
     async def end(self, session: Session) -> None:
-        """Log out: delete the family with its tokens and tickets."""
         await self._records.end(session.user, session.family)
         self.forget()
 
     async def end_one(self, user: User, session_id: str) -> None:
-        """End a session of this user; `NotFound` if there is none."""
         if not await self._records.end(user, session_id):
             raise NotFound("This session doesn't exist; it may have ended already.")
         self.forget()
 
     async def end_others(self, session: Session) -> None:
-        """End all sessions of the user except this one."""
         await self._records.end_others(session)
         self.forget()
 
-    async def current_user(self, user_id: int) -> User | None:
-        """The user as of now, without a cache; None if the user is disabled or deleted."""
-        return await self._checks.run(user_id, lambda: self._check(user_id))
-
-    def forget(self) -> None:
-        """Clear the cache, and do not share queries that are under way."""
-        self._cache.forget()
-
-    async def _check(self, user_id: int) -> User | None:
-        self._checks.forget(user_id)  # later callers need a newer answer
-        return await self._records.enabled_user(user_id)
-
-    def _pair(self, tokens: tuple[str, str], user: User) -> TokenPair:
+    async def _pair(self, store: Callable[[Digests], Awaitable[User | None]]) -> TokenPair:
+        """New tokens, for the user with whom `store` has stored their digests."""
+        tokens = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        user = await store((digest_of(tokens[0]), digest_of(tokens[1])))
+        if user is None:
+            raise not_signed_in()
         return TokenPair(
             *tokens,
             expires_in=int(self._token_lifetime.total_seconds()),
@@ -136,53 +123,48 @@ class Sessions:
         )
 
 
-def _digests(tokens: tuple[str, str]) -> Digests:
-    return digest_of(tokens[0]), digest_of(tokens[1])
+Owner = TypeVar("Owner", bound=Session | Guest)
 
 
-def ticket_for(user: User, path: Path, *, is_folder: bool) -> Ticket:
-    """A ticket for what this user has at the path."""
-    return Ticket(str(path), str(user.root.below(path)), is_folder)
-
-
-def opens(ticket: Ticket, user: User, path: Path) -> bool:
-    """Whether a ticket is for what this user has at the path now."""
-    return ticket.place == ticket_for(user, path, is_folder=ticket.is_folder).place
-
-
-def ticket_refused() -> NotSignedIn:
-    return NotSignedIn("The ticket is unknown, has expired or is for another path. Request a new one.")
-
-
-class Tickets:
+class Tickets(Generic[Owner]):
     """A browser that follows a link cannot send a token, so it uses a ticket for one file or folder.
 
     A ticket is for a place in the storage: it opens nothing else if its path leads elsewhere.
     """
 
-    LIFETIME = LIFETIME
+    def __init__(self, records: TicketRecords[Owner], ended: Callable[[], NotSignedIn], prefix: str = "") -> None:
+        """`ended`: the error for an owner who is gone."""
+        self._records = records
+        self._ended = ended
+        self._prefix = prefix
 
-    def __init__(self, database: Database) -> None:
-        self._records = SessionTickets(database)
-
-    async def issue(self, session: Session, path: Path, *, is_folder: bool) -> str:
-        ticket = secrets.token_urlsafe(32)
-        new = ticket_for(session.user, path, is_folder=is_folder)
-        if not await self._records.add(digest_of(ticket), session.token_digest, new):
-            raise not_signed_in()
+    async def issue(self, owner: Owner, path: Path, *, is_folder: bool) -> str:
+        ticket = self._prefix + secrets.token_urlsafe(32)
+        new = _ticket_for(owner.user, path, is_folder=is_folder)
+        if not await self._records.add(digest_of(ticket), owner.digest, new):
+            raise self._ended()
         return ticket
 
-    async def renew(self, session: Session, ticket: str, path: Path, *, is_folder: bool) -> bool:
-        """Give a ticket of the same sign-in another lifetime; False if there is none for this file or folder."""
-        same = ticket_for(session.user, path, is_folder=is_folder)
-        return await self._records.renew(digest_of(ticket), session.token_digest, same)
+    async def renew(self, owner: Owner, ticket: str, path: Path, *, is_folder: bool) -> bool:
+        """Give a ticket of the same sign-in or guest another lifetime; False if there is none for this file or folder."""
+        same = _ticket_for(owner.user, path, is_folder=is_folder)
+        return await self._records.renew(digest_of(ticket), owner.digest, same)
 
-    async def redeem(self, ticket: str, path: Path) -> tuple[Session, bool]:
-        """The session of a ticket for this path, and whether that is a folder.
+    async def redeem(self, ticket: str, path: Path) -> tuple[Owner, bool]:
+        """The owner of a ticket for this path, and whether that is a folder.
 
         A ticket ends with its access token at the latest.
         """
         found = await self._records.find(digest_of(ticket))
-        if found is None or not opens(found[1], found[0].user, path):
+        if found is None or found[1].place != _ticket_for(found[0].user, path, is_folder=True).place:
             raise ticket_refused()
         return found[0], found[1].is_folder
+
+
+def _ticket_for(user: User, path: Path, *, is_folder: bool) -> Ticket:
+    """A ticket for what this user has at the path."""
+    return Ticket(str(path), str(user.root.below(path)), is_folder)
+
+
+def ticket_refused() -> NotSignedIn:
+    return NotSignedIn("The ticket is unknown, has expired or is for another path. Request a new one.")

@@ -24,8 +24,6 @@ _TOKEN_BYTES = 24
 
 
 class SharePolicy(msgspec.Struct, frozen=True):
-    """What the administrator allows."""
-
     enabled: bool = True
     max_lifetime: timedelta | None = None
     require_password: bool = False
@@ -97,5 +95,4 @@ class ShareLinks(LinkRecords):
         return await self.change(user, link_id, {"digest": digest_of(token)}), token
 
     async def find(self, token: str) -> OpenLink | None:
-        """The link with this token, if it can be used now."""
         return usable(await self.by_digest(digest_of(token)), self.policy, self._database.now())

@@ -93,6 +93,7 @@ class SignIn:
         self._users = UserRecords(database)
         self._passwords = passwords
         self._throttle = throttle
+        self.credential_failed = throttle.credential_failed
         self._sessions = sessions
         self._devices = devices
         self._writes = KeyedLock(MAX_WRITES)
@@ -158,10 +159,6 @@ class SignIn:
         if not await self._users.change_password(user, hashed, values, session=session.family, success=success):
             raise WrongPassword("The password was changed in the meantime; sign in again.")
         self._sessions.forget()
-
-    async def credential_failed(self, address: str) -> None:
-        """As `Throttle.credential_failed`."""
-        await self._throttle.credential_failed(address)
 
 
 def _wrong_password() -> WrongPassword:

@@ -80,7 +80,6 @@ class TokenBucket:
         """The tokens that were left, and when."""
 
     def take(self, key: bytes) -> bool:
-        """Take a token, if there is one."""
         now = clock.monotonic()
         left, since = self._buckets.get(key, (float(self._burst), now))
         left = min(self._burst, left + (now - since) * self._rate)
@@ -240,8 +239,6 @@ def _encode(text: str) -> bytes:
 
 
 class Treatment(Enum):
-    """How an attempt is treated."""
-
     STRANGER = auto()
     KNOWN = auto()
     DELAYED = auto()

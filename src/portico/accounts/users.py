@@ -36,7 +36,6 @@ class Users:
         self.list = self._records.all
 
     async def check_new(self, name: str) -> None:
-        """Raise if a user of this name cannot be added."""
         name = check_name(name, "user")
         if (await self._records.find(name_key(name)))[0]:
             raise taken(name)
@@ -145,7 +144,6 @@ class Invitations:
         return Invitation(user, clock.to_datetime(expires_at), token)
 
     async def find(self, token: str) -> Invitation:
-        """The invitation of this token; `UnknownInvitation`."""
         if (found := await self._records.invited(digest_of(token))) is None:
             raise _unknown_invitation()
         return Invitation(found[0], clock.to_datetime(found[1]), token)

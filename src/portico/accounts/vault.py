@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from portico.model.errors import PorticoError
+from portico.runtime.private_files import write_private
 from portico.store.encrypted_columns import Sealed, Unsealable
 
 VARIABLE = "PORTICO_SECRET_KEY"
@@ -47,7 +48,8 @@ class SecretKey:
         file = pathlib.Path(named) if named else file
         try:
             if not named and not file.exists():
-                _create(file)
+                file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_private(file, cls.generate().text() + "\n", replace=False)
             text = file.read_text("ascii", "replace")
         except OSError as error:
             raise BadSecretKey(f"The secret key file {file} can't be used: {error.strerror}.") from error
@@ -108,22 +110,23 @@ class Vault:
 
     @property
     def fingerprint(self) -> str:
-        """Of the key."""
         if self._key is None:
             raise _no_key()
         return self._key.fingerprint()
 
-    def seal(self, values: dict[str, str], label: str) -> bytes:
+    @property
+    def _box(self) -> Sealed:
         if self._sealed is None:
             raise _no_key()
-        return self._sealed.seal(json.dumps(values).encode(), label)
+        return self._sealed
+
+    def seal(self, values: dict[str, str], label: str) -> bytes:
+        return self._box.seal(json.dumps(values).encode(), label)
 
     def open(self, sealed: bytes, label: str) -> dict[str, str]:
         """The secrets with this label; `BadSecretKey` if the key is another one or the bytes were altered."""
-        if self._sealed is None:
-            raise _no_key()
         try:
-            plain = self._sealed.open(sealed, label)
+            plain = self._box.open(sealed, label)
         except Unsealable:
             raise BadSecretKey(
                 f"The credentials of {label!r} were encrypted with another secret key; restore that key, "
@@ -142,25 +145,3 @@ def _no_key() -> BadSecretKey:
         f"{VARIABLE}. If the key is lost, run 'portico cluster forget' and add the connections "
         "again."
     )
-
-
-def _create(file: pathlib.Path) -> None:
-    """Write to a temporary file, then link it: the file appears with the whole key, and only once."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "w") as writer:
-            writer.write(SecretKey.generate().text() + "\n")
-            writer.flush()
-            os.fsync(writer.fileno())
-        os.link(draft, file)
-    except FileExistsError:
-        return
-    finally:
-        os.unlink(draft)
-    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -1,29 +1,17 @@
 """`OwnAccount`: what a signed-in user may do with their own account. Nobody may do it by a key, a ticket or a link."""
 
-from datetime import datetime
-
 import msgspec
 
 from portico.accounts.api_keys import ApiKeys, KeyScope, NewKey, parse_network
 from portico.accounts.sessions import Sessions
 from portico.accounts.sign_in import SignIn
-from portico.model.rights import Right
 from portico.observability.audit import AuditTrail
 from portico.operations.actors.actor import Actor
 from portico.operations.actors.auditing import Change
 from portico.store.api_keys import ApiKey
 from portico.store.sessions import OpenSession
 
-__all__ = [
-    "AccountFacts",
-    "AccountServices",
-    "ApiKey",
-    "KeyScope",
-    "NewKey",
-    "OpenSession",
-    "OwnAccount",
-    "parse_network",
-]
+__all__ = ["AccountServices", "ApiKey", "KeyScope", "NewKey", "OpenSession", "OwnAccount", "parse_network"]
 
 
 class AccountServices(msgspec.Struct, frozen=True):
@@ -33,13 +21,6 @@ class AccountServices(msgspec.Struct, frozen=True):
     audit: AuditTrail
 
 
-class AccountFacts(msgspec.Struct, frozen=True):
-    username: str
-    rights: frozenset[Right]
-    created_at: datetime
-    password_changed_at: datetime
-
-
 class OwnAccount:
     """Made for one request."""
 
@@ -47,12 +28,8 @@ class OwnAccount:
         actor.require_unrestricted()
         self._session = actor.require_session()
         self._shared = shared
-        self._user = actor.user
+        self.user = actor.user
         self._context = actor.context
-
-    def facts(self) -> AccountFacts:
-        user = self._user
-        return AccountFacts(user.name, user.rights, user.created_at, user.password_changed_at)
 
     async def change_password(self, old: str, new: str) -> None:
         """Set another password; all other sessions end. `WrongPassword` if the old one is wrong."""
@@ -63,7 +40,7 @@ class OwnAccount:
     # Sessions
 
     async def sessions(self) -> list[OpenSession]:
-        return await self._shared.sessions.list(self._user)
+        return await self._shared.sessions.list(self.user)
 
     def is_current(self, session: OpenSession) -> bool:
         return session.id == self._session.family
@@ -71,7 +48,7 @@ class OwnAccount:
     async def end_session(self, session_id: str) -> None:
         async with Change(self._shared.audit, self._context, "session.end") as change:
             await change.begin()
-            await self._shared.sessions.end_one(self._user, session_id)
+            await self._shared.sessions.end_one(self.user, session_id)
 
     async def end_other_sessions(self) -> None:
         async with Change(self._shared.audit, self._context, "session.end-others") as change:
@@ -81,22 +58,22 @@ class OwnAccount:
     # Keys
 
     async def keys(self) -> list[ApiKey]:
-        return await self._shared.keys.list(self._user)
+        return await self._shared.keys.list(self.user)
 
     async def add_key(self, scope: KeyScope) -> NewKey:
         """A new key; its text is known only now."""
         async with Change(self._shared.audit, self._context, "key.add") as change:
             change.line.subject = scope.name[:64]
             await change.begin()
-            new = await self._shared.keys.add(self._user, scope)
+            new = await self._shared.keys.add(self.user, scope)
             change.line.key, change.line.key_name = new.key.id, new.key.name
         return new
 
     async def end_key(self, key_id: str) -> None:
         "End a key. It stops working everywhere within a second."
-        key = await self._shared.keys.get(self._user, key_id)
+        key = await self._shared.keys.get(self.user, key_id)
         async with Change(self._shared.audit, self._context, "key.end") as change:
             change.line.subject = key.name
             change.line.key, change.line.key_name = key.id, key.name
             await change.begin()
-            await self._shared.keys.end(self._user, key_id)
+            await self._shared.keys.end(self.user, key_id)

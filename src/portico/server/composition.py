@@ -15,7 +15,7 @@ from portico.accounts.cluster import Cluster
 from portico.accounts.connections import Connections, HomePaths
 from portico.accounts.guests import Guests
 from portico.accounts.passwords import Passwords
-from portico.accounts.sessions import Sessions, Tickets
+from portico.accounts.sessions import Sessions, Tickets, not_signed_in
 from portico.accounts.share_links import ShareLinks, SharePolicy
 from portico.accounts.sign_in import Devices, SignIn
 from portico.accounts.throttle import Throttle
@@ -63,6 +63,7 @@ from portico.store.jobs import JobRecords
 from portico.store.leases import Leases
 from portico.store.running_nodes import running_node
 from portico.store.schema import file_of
+from portico.store.tickets import SessionTickets
 from portico.store.trash import TrashRecords
 from portico.store.upload_log import UploadLogs
 from portico.store.uploads import Uploads
@@ -146,7 +147,7 @@ async def open_gateway(
         metrics.watch("portico_node_info", lambda: 1, settings.node, __version__)
         metrics.watch("portico_ready", lambda: readiness.is_ready)
         metrics.watch("portico_clock_offset_seconds", lambda: database.clock_offset / 1000)
-        tickets, keys = Tickets(database), ApiKeys(database)
+        tickets, keys = Tickets(SessionTickets(database), not_signed_in), ApiKeys(database)
         stack.push_async_callback(keys.close)
         invitations = Invitations(database, passwords)
         links = ShareLinks(database, _share_policy(settings))

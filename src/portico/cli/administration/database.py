@@ -60,7 +60,7 @@ async def _copy(
     source: str, target: str, home: Path, moved: list[str], values: dict[str, str], *, lost_key: bool
 ) -> "Counts":
     """`moved` gets the connections whose paths became absolute, `values` what the nodes on the source agree on."""
-    from portico.cli.administration.restore import absolute_paths, note_key
+    from portico.cli.administration.restore import note_key, with_paths
     from portico.store import dump
     from portico.store.cluster import KEY
 
@@ -71,10 +71,8 @@ async def _copy(
     def change(table: str, row: "Row") -> "Row | None":
         if lost_key and table == "cluster" and row["name"] == KEY:
             return None
-        if stays or base is None:
-            return row
-        new = absolute_paths(table, row, str(base))
-        if new != row and row["name"] not in moved:
+        new = with_paths(table, row, str(base or home), relative=stays)
+        if new != row and not stays and row["name"] not in moved:
             moved.append(row["name"])
         return new
 

@@ -155,12 +155,10 @@ def _restore(settings: "Settings", backup: "Backup", *, replace: bool, lost_key:
     from portico.store.cluster import KEY
     from portico.store.dump import Misfit, NotEmpty, load
 
-    paths = None if settings.database_in_home else str(settings.home)
-
     def change(table: str, row: "Row") -> "Row | None":
         if lost_key and table == "cluster" and row["name"] == KEY:
             return None
-        return absolute_paths(table, row, paths) if paths else row
+        return with_paths(table, row, str(settings.home), relative=settings.database_in_home)
 
     try:
         # In the file only: a line in the database would be replaced with it, or keep an empty one from being so.
@@ -198,15 +196,15 @@ def _forget_old_password(settings: "Settings") -> None:
         forget_password_file(settings.home, FIRST_USER)
 
 
-def absolute_paths(table: str, row: "Row", home: str) -> "Row":
-    """For a database outside the home: paths relative to the home become absolute."""
+def with_paths(table: str, row: "Row", home: str, *, relative: bool) -> "Row":
+    """With paths inside the home `relative` to it, for a database that moves with it; absolute for any other."""
     from portico.accounts.connections import HomePaths
     from portico.providers.contract.registry import PATH_OPTIONS
 
     if table != "connections":
         return row
-    options = HomePaths(home, PATH_OPTIONS, keep_relative=False).resolved(json.loads(row["options"]))
-    return {**row, "options": json.dumps(options)}
+    paths = HomePaths(home, PATH_OPTIONS, keep_relative=relative)
+    return {**row, "options": json.dumps(paths.stored(paths.resolved(json.loads(row["options"]))))}
 
 
 async def note_key(target: str, fingerprint: str) -> None:

@@ -122,12 +122,9 @@ async def _first_start(accounts: Accounts, startup: "Startup") -> "Startup":
     from portico.server.composition import agreed
 
     await _check_rights(accounts.database)
-    await accounts.connections.keep_paths_relative()
     await add_local_connection(accounts)
     # Right before the home is marked as set up: a start that fails earlier removes the new home and its key.
     settings, _ = await agreed(startup.settings, accounts.database)
-    if settings.database_in_home:
-        await accounts.connections.adopt_key()
     password = await add_first_user(accounts)
     names = [user.name for user in await accounts.users.list() if not user.disabled]
     connections = await accounts.connections.list(with_secrets=False)

@@ -279,7 +279,7 @@ class Authentication:
         self,
         sign_in: SignIn,
         sessions: Sessions,
-        tickets: Tickets,
+        tickets: Tickets[Session],
         keys: ApiKeys,
         invitations: Invitations,
         guests: Guests,

@@ -34,7 +34,7 @@ class Idempotency:
         claim = await self._keys.claim(digest, request, _scope(actor.user), actor.holder)
         match claim:
             case Answered(response, scope):
-                if scope is not None and not _holds(actor.user, scope):
+                if not _holds(actor.user, scope):
                     raise Forbidden(
                         "Your rights or root folder have changed since this request was answered. "
                         "Send it with a new idempotency key."

@@ -33,6 +33,8 @@ from portico.operations.sharing.link_limits import LinkLimits, not_by_link
 from portico.operations.thumbnails.thumbnails import SMALL, PlannedThumbnail, Thumbnail, Thumbnails
 from portico.runtime.fair_scheduling import FairScheduler
 from portico.store.digests import FileDigest, FileDigests
+from portico.store.sessions import Session
+from portico.store.tickets import LIFETIME
 
 __all__ = ["FileServices", "Files", "OnConflict", "Ticket"]
 
@@ -60,7 +62,7 @@ class FileServices(msgspec.Struct, frozen=True):
     digests: FileDigests
     links: ShareLinks
     guests: Guests
-    tickets: Tickets
+    tickets: Tickets[Session]
     receipts: Receipts
     scheduler: FairScheduler
     archive_limits: ArchiveLimits
@@ -217,25 +219,17 @@ class Files:
         One that is to be `renewed` stays the same, if it is for this path and has not expired.
         """
         guest = self._actor.guest
-        session = None if guest else self._actor.require_session()
+        owner = guest or self._actor.require_session()
         # A ticket gives no further ones.
         drive, place = await self._tree.at(path, None if self._actor.by_ticket else Scope(path))
         entry = await drive.stat_for_download(place)
         self._actor.require_scope(Scope(path, entry.is_folder))
         if entry.is_folder and not recursive:
             raise IsAFolder(f"'{path.name}' is a folder; to get a ticket for its ZIP, add recursive=true.")
-        is_folder = entry.is_folder
-        if guest:
-            guests = self._shared.guests
-            if renewed and await guests.renew_ticket(guest, renewed, path, is_folder=is_folder):
-                return Ticket(renewed, Tickets.LIFETIME)
-            text = await guests.issue_ticket(guest, path, is_folder=is_folder)
-            return Ticket(text, Tickets.LIFETIME)
-        assert session
-        tickets = self._shared.tickets
-        if renewed and await tickets.renew(session, renewed, path, is_folder=is_folder):
-            return Ticket(renewed, Tickets.LIFETIME)
-        return Ticket(await tickets.issue(session, path, is_folder=is_folder), Tickets.LIFETIME)
+        tickets: Tickets[Any] = self._shared.guests.tickets if guest else self._shared.tickets
+        if renewed and await tickets.renew(owner, renewed, path, is_folder=entry.is_folder):
+            return Ticket(renewed, LIFETIME)
+        return Ticket(await tickets.issue(owner, path, is_folder=entry.is_folder), LIFETIME)
 
     # Storing
 
