@@ -6,13 +6,13 @@ import hashlib
 import json
 import os
 from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from argon2.low_level import hash_secret_raw
+from msgspec.structs import asdict
 from sqlalchemy import insert, select, text, update
 
 from portico.model.errors import NotPossible, Unavailable

@@ -24,7 +24,7 @@ from portico.store.database import Database, upsert
 from portico.store.schema import is_current, migrate, newest_revision
 from portico.store.sessions import _ENABLED, _REFRESHABLE, SESSION
 from portico.store.tables import attempts, connections, metadata, users
-from portico.store.tickets import BY_TICKET
+from portico.store.tickets import _BY_TICKET
 
 
 async def add_connection(database: Database, name: str) -> None:
@@ -53,7 +53,7 @@ async def test_migrating_again_changes_nothing(database: Database, url: str) -> 
     await add_connection(database, "kept")
     migrate(url)
     assert await names(database) == {"kept"}
-    await database.ping()
+    await database.state()
 
 
 def test_a_new_file_is_private(tmp_path: pathlib.Path) -> None:
@@ -192,7 +192,7 @@ class TestSqlite:
             await add_connection(database, "late")
         assert failure.value.retry_after == 1
         assert "locked" in (failure.value.cause or "")
-        await database.ping()
+        await database.state()
         holder.execute("ROLLBACK")
         holder.close()
         await add_connection(database, "in time")
@@ -264,7 +264,7 @@ class TestSqlite:
         for name in ("portico.db", "empty.db", "missing/portico.db"):
             database = Database(f"sqlite:///{tmp_path / name}")
             with pytest.raises(Unavailable):
-                await database.ping()
+                await database.state()
             await database.close()
 
     async def test_every_connection_is_durable_and_checks_keys(self, file: pathlib.Path) -> None:
@@ -287,7 +287,7 @@ def test_postgresql_understands_every_statement() -> None:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     for table in metadata.sorted_tables:
         assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
-    for query in (SESSION, _ENABLED, _REFRESHABLE, BY_TICKET):
+    for query in (SESSION, _ENABLED, _REFRESHABLE, _BY_TICKET):
         assert "SELECT" in str(query.compile(dialect=dialect))
     assert "FOR SHARE" in str(select(users).with_for_update(read=True).compile(dialect=dialect))
     statement = upsert("postgresql", attempts, {"failures": attempts.c.failures + 1})
@@ -301,12 +301,12 @@ async def test_a_database_that_is_gone_is_not_used_on(tmp_path: pathlib.Path) ->
     migrate(url)
     database = Database(url)
     try:
-        await database.ping()
+        await database.state()
         (tmp_path / "gone.db").rename(tmp_path / "away.db")
         with pytest.raises(Unavailable):
-            await database.ping()
+            await database.state()
         (tmp_path / "away.db").rename(tmp_path / "gone.db")
-        await database.ping()
+        await database.state()
     finally:
         await database.close()
 
@@ -321,7 +321,7 @@ async def test_a_database_that_was_replaced_is_opened_anew(tmp_path: pathlib.Pat
     await other.close()
     database = Database(urls[0])
     try:
-        await database.ping()
+        await database.state()
         for leftover in tmp_path.glob("one.db-*"):
             leftover.unlink()
         (tmp_path / "two.db").replace(tmp_path / "one.db")
@@ -338,7 +338,7 @@ async def test_a_database_out_of_reach_is_named_without_its_credentials() -> Non
     database = Database(f"postgresql://canary-user:canary-word@127.0.0.1:{port}/portico?user=canary-query")
     try:
         with pytest.raises(Unavailable) as failure:
-            await database.ping()
+            await database.state()
     finally:
         await database.close()
     cause = failure.value.cause or ""
@@ -350,7 +350,7 @@ async def test_a_database_out_of_reach_is_named_without_its_credentials() -> Non
 async def test_a_database_file_out_of_reach_is_named(tmp_path: pathlib.Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'gone.db'}")
     with pytest.raises(Unavailable) as failure:
-        await database.ping()
+        await database.state()
     await database.close()
     assert f"the database {tmp_path / 'gone.db'} can't be used" in (failure.value.cause or "")
 

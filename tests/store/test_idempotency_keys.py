@@ -152,7 +152,7 @@ async def test_a_running_request_is_renewed(database: Database) -> None:
     while (await database.fetch(select(idempotency_keys)))[0].owned_until <= row.owned_until:
         await asyncio.sleep(0.01)
     await claim.answer(b"")
-    assert claim not in claim._rows.heartbeats
+    assert claim not in claim._rows._held
 
 
 async def test_answers_of_one_actor_are_limited(

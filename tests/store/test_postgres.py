@@ -107,7 +107,7 @@ async def test_a_mistake_in_the_url_is_named(
 ) -> None:
     database = Database(postgres.url().replace(old, new))
     with pytest.raises(Unavailable) as error:
-        await database.ping()
+        await database.state()
     await database.close()
     assert isinstance(error.value, Misconfigured) == (kind is Misconfigured)
     assert (error.value.cause or "").startswith(expected.format(database.name))
@@ -116,7 +116,7 @@ async def test_a_mistake_in_the_url_is_named(
 async def test_the_message_of_the_driver_is_whole(postgres: PostgresServer) -> None:
     database = Database("postgresql://u:canary@127.0.0.1:1/n")
     with pytest.raises(Unavailable) as error:
-        await database.ping()
+        await database.state()
     assert for_administrator(error.value).endswith("Connection refused).")
     assert "canary" not in for_administrator(error.value)
 
@@ -208,7 +208,7 @@ async def test_of_several_hosts_one_that_answers_is_used(url: str, postgres: Pos
             listener.close()
         database = Database(url.replace("@127.0.0.1:", f"@127.0.0.1:{other},127.0.0.1:"))
         assert database.name.startswith(f"postgresql://127.0.0.1:{other},127.0.0.1:{postgres.port}/")
-        await database.ping()
+        await database.state()
         await database.close()
 
 

@@ -3,20 +3,24 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from portico.model.errors import Unavailable
-from portico.store import heartbeats as module
-from portico.store.heartbeats import Heartbeats
+from portico.store import ownership as module
+from portico.store.database import Database
+from portico.store.ownership import Ownership
+from portico.store.tables import leases
 
 OFTEN = timedelta(milliseconds=1)
 
 
-class Table:
+class Rows(Ownership[Any]):
     """In place of the database: `gone` belongs to others, and while `slow` is not set, nothing is answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, leases, "test", "", lifetime=OFTEN, renewal=OFTEN)
         self.calls: list[list[str]] = []
         self.gone: set[str] = set()
         self.errors: list[Exception] = []
@@ -40,59 +44,56 @@ class Table:
 
 
 @pytest.fixture
-async def table() -> Table:
-    return Table()
+async def rows(database: Database) -> Rows:
+    return Rows(database)
 
 
-async def test_all_together_until_it_is_given_back(table: Table) -> None:
-    held = Heartbeats("test", OFTEN, table.renew)
-    held.add("a")
-    held.add("b")
-    await table.until(["a", "b"])
-    await held.remove("a")
-    assert "a" not in held
-    await table.until(["b"])
-    await held.remove("b")
-    calls = len(table.calls)
+async def test_all_together_until_it_is_given_back(rows: Rows) -> None:
+    rows.hold("a")
+    rows.hold("b")
+    await rows.until(["a", "b"])
+    await rows.let_go("a")
+    assert "a" not in rows._held
+    await rows.until(["b"])
+    await rows.let_go("b")
+    calls = len(rows.calls)
     await asyncio.sleep(0.05)
-    assert len(table.calls) == calls
-    held.add("c")
-    await table.until(["c"])
-    await held.remove("c")
+    assert len(rows.calls) == calls
+    rows.hold("c")
+    await rows.until(["c"])
+    await rows.let_go("c")
 
 
-async def test_what_is_lost_is_not_renewed(table: Table) -> None:
-    held = Heartbeats("test", OFTEN, table.renew)
+async def test_what_is_lost_is_not_renewed(rows: Rows) -> None:
     for each in "abc":
-        held.add(each)
-    table.gone = {"b"}
-    await table.until(["a", "c"])
-    assert "b" not in held
+        rows.hold(each)
+    rows.gone = {"b"}
+    await rows.until(["a", "c"])
+    assert "b" not in rows._held
 
 
-async def test_an_error_loses_nothing(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_loses_nothing(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RETRY", OFTEN)
-    table.errors = [Unavailable("Not now.", retry_after=1)]
-    held = Heartbeats("test", timedelta(milliseconds=2), table.renew)
-    held.add("a")
-    await table.until(["a"])
-    await table.until(["a"])
-    assert "a" in held
+    rows.errors = [Unavailable("Not now.", retry_after=1)]
+    rows._interval = timedelta(milliseconds=2)
+    rows.hold("a")
+    await rows.until(["a"])
+    await rows.until(["a"])
+    assert "a" in rows._held
 
 
-async def test_a_renewal_under_way_is_waited_for_and_never_cancelled(table: Table) -> None:
-    table.slow.clear()
-    held = Heartbeats("test", OFTEN, table.renew)
-    held.add("a")
-    await table.until(["a"])
-    removing = asyncio.create_task(held.remove("a"))
+async def test_a_renewal_under_way_is_waited_for_and_never_cancelled(rows: Rows) -> None:
+    rows.slow.clear()
+    rows.hold("a")
+    await rows.until(["a"])
+    removing = asyncio.create_task(rows.let_go("a"))
     await asyncio.sleep(0)
     assert not removing.done()
     removing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await removing
-    again = asyncio.create_task(held.remove("a"))
+    again = asyncio.create_task(rows.let_go("a"))
     await asyncio.sleep(0)
-    table.slow.set()
+    rows.slow.set()
     await again
-    assert held._renewing is None
+    assert rows._renewing is None

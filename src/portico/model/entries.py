@@ -39,7 +39,6 @@ _MORE_TYPES = (
 
 
 def guess_content_type(name: str) -> str:
-    """The media type that the name suggests."""
     return _suffix_type(name[name.rfind(".") :])
 
 

@@ -102,7 +102,6 @@ class Path:
         return Path((*self.segments, name))
 
     def under(self, root: "Path") -> "Path":
-        """This path below `root`."""
         return Path(root.segments + self.segments, self.as_folder)
 
     def holds(self, other: "Path") -> bool:

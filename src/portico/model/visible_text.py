@@ -45,7 +45,6 @@ def visible_json(data: bytes) -> bytes:
 
 
 def is_deceptive(name: str) -> bool:
-    """Whether `visible` would change the name."""
     return not all(map(_is_honest, _SUSPECT.finditer(name)))
 
 

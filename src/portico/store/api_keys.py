@@ -126,7 +126,6 @@ class KeyRecords:
         await self._database.execute(statement)
 
     async def sweep(self) -> None:
-        """Remove keys that expired long ago."""
         before = self._database.now() - KEPT_DAYS * 86_400_000
         await self._database.execute(delete(api_keys).where(api_keys.c.expires_at <= before), wait=SWEEP_WAIT)
 

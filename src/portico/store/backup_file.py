@@ -14,16 +14,18 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from gzip import GzipFile
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+import msgspec
 from argon2.low_level import Type, hash_secret_raw
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from portico.model.errors import PorticoError
+from portico.runtime.private_files import sync_folder
 from portico.store.dump import Batch, Content, Counts
 
 _PLAIN: Final = b"PORTICO-BACKUP 1 plain\n"
@@ -66,7 +68,7 @@ def written(file: Path, passphrase: str | None) -> Iterator[gzip.GzipFile]:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(draft, file)
-        _sync_folder(file.parent)
+        sync_folder(file.parent)
     except OSError as error:
         raise Unwritable(f"The backup {file} can't be written: {error.strerror or error}.") from error
     finally:
@@ -140,8 +142,6 @@ class _Sealing:
 
 
 class _Opening(io.RawIOBase):
-    """Decrypts chunk by chunk."""
-
     def __init__(self, stream: BinaryIO, file: Path, cipher: AESGCM, label: bytes) -> None:
         self._stream, self._file, self._cipher, self._label = stream, file, cipher, label
         self._next = stream.read(_CHUNK + _TAG)
@@ -197,21 +197,12 @@ def _first_line(stream: BinaryIO, file: Path) -> bytes:
     raise Damaged(file, "is not a Portico backup")
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 _LONGEST_LINE: Final = 256 * 1024 * 1024
 _BYTES: Final = "base64"
 _NOT_A_BACKUP: Final = "is damaged: it contains data that doesn't belong in a backup"
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     portico: str
     """The version that wrote it."""
     revision: str
@@ -219,8 +210,17 @@ class Facts:
     created: str
     key: str | None
     """The fingerprint of the secret key."""
-    files: Mapping[str, str] = field(default_factory=dict, repr=False)
+    files: Mapping[str, str] = {}
     """Files of the home, by name; one of them may be the secret key."""
+
+    def __repr__(self) -> str:
+        return "Facts(…)"
+
+
+class _BatchLine(msgspec.Struct):
+    table: str
+    columns: tuple[str, ...]
+    rows: list[list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +236,8 @@ class Backup:
                 for line in _verified_lines(stream, self.file):
                     if "table" in line:
                         try:
-                            rows = [_decoded(row) for row in line["rows"]]
-                            batch = Batch(line["table"], tuple(map(_name, line["columns"])), rows)
+                            found = msgspec.convert(line, _BatchLine)
+                            batch = Batch(found.table, found.columns, [tuple(map(_value, row)) for row in found.rows])
                         except (TypeError, KeyError, ValueError) as error:
                             raise Damaged(self.file, _NOT_A_BACKUP) from error
                         yield batch
@@ -246,7 +246,6 @@ class Backup:
 
 
 async def write(file: Path, facts: Facts, content: Content, passphrase: str | None) -> Counts:
-    """Write a backup, and count the rows of each table."""
     counts: Counts = {}
     with written(file, passphrase) as stream:
         digest = hashlib.sha256()
@@ -256,7 +255,7 @@ async def write(file: Path, facts: Facts, content: Content, passphrase: str | No
             digest.update(data)
             stream.write(data)
 
-        add(asdict(facts))
+        add(msgspec.structs.asdict(facts))
         async for batch in content.batches():
             counts[batch.table] = counts.get(batch.table, 0) + len(batch.rows)
             rows = [[_encoded(value) for value in row] for row in batch.rows]
@@ -270,32 +269,16 @@ def read(file: Path, passphrase: str | None) -> Backup:
     with opened(file, passphrase) as stream:
         lines = _verified_lines(stream, file)
         try:
-            facts = _facts(next(lines))
+            facts = msgspec.convert(next(lines), Facts)
             counts: Counts = {}
             for line in lines:
                 if "table" in line:
                     counts[line["table"]] = counts.get(line["table"], 0) + len(line["rows"])
                 elif line["counts"] != counts:
                     raise Damaged(file, "is damaged: its number of rows differs from the number it states")
-        except (TypeError, KeyError, StopIteration) as error:
+        except (TypeError, KeyError, StopIteration, msgspec.ValidationError) as error:
             raise Damaged(file, _NOT_A_BACKUP) from error
     return Backup(file, facts, counts, passphrase)
-
-
-def _name(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a name")
-    return value
-
-
-def _facts(line: dict[str, Any]) -> Facts:
-    facts = Facts(**line)
-    texts = (facts.portico, facts.revision, facts.created, facts.key or "")
-    if not isinstance(facts.files, dict) or not all(
-        isinstance(value, str) for value in (*texts, *facts.files.values())
-    ):
-        raise TypeError("not a text")
-    return facts
 
 
 def _verified_lines(stream: GzipFile, file: Path) -> Iterator[Any]:
@@ -322,10 +305,6 @@ def _verified_lines(stream: GzipFile, file: Path) -> Iterator[Any]:
 
 def _encoded(value: Any) -> Any:
     return {_BYTES: b64encode(value).decode()} if isinstance(value, bytes | memoryview) else value
-
-
-def _decoded(row: list[Any]) -> tuple[Any, ...]:
-    return tuple(_value(value) for value in row)
 
 
 def _value(value: Any) -> Any:

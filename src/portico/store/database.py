@@ -6,7 +6,24 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from sqlalchemy import ColumnElement, Executable, Row, Table, column, literal_column, select, table
+import msgspec
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Delete,
+    Executable,
+    Row,
+    Table,
+    bindparam,
+    column,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    table,
+    true,
+)
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NotSupportedError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -15,7 +32,6 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 from portico.model.errors import InvalidRequest, Unavailable
 from portico.runtime import clock
 from portico.store.postgres import CONNECTIONS, Postgres
-from portico.store.prepared import Prepared
 from portico.store.sqlite import Sqlite
 from portico.store.tables import metadata
 
@@ -35,6 +51,7 @@ Statement: TypeAlias = Executable
 """What one module of `store` makes for another, which runs it in its own transaction."""
 Parameters: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 T = TypeVar("T")
+Record = TypeVar("Record", bound=msgspec.Struct)
 
 _OUR_ERRORS = (IntegrityError, ProgrammingError, DataError, NotSupportedError)
 
@@ -82,12 +99,7 @@ class Database:
         return rows[0] if rows else None
 
     async def execute(
-        self,
-        statement: Executable | Prepared,
-        parameters: Parameters = None,
-        *,
-        wait: float | None = None,
-        durable: bool = True,
+        self, statement: Executable, parameters: Parameters = None, *, wait: float | None = None, durable: bool = True
     ) -> int:
         """Run one statement as a transaction of its own; returns how many rows it changed.
 
@@ -100,7 +112,7 @@ class Database:
         )
 
     async def write(
-        self, statement: Executable | Prepared, parameters: Parameters = None, *, durable: bool = True
+        self, statement: Executable, parameters: Parameters = None, *, durable: bool = True
     ) -> Sequence[AnyRow]:
         """As `execute`, for a statement with RETURNING: the rows that it returns."""
         return await _retried(
@@ -108,7 +120,7 @@ class Database:
         )
 
     async def write_in_turn(
-        self, rows: "Select[Any]", statement: Prepared, parameters: Mapping[str, Any]
+        self, rows: "Select[Any]", statement: Executable, parameters: Mapping[str, Any]
     ) -> Sequence[AnyRow]:
         """As `write`, one at a time of those that name the same `rows`: what the statement counts holds until it is committed."""
         if self.dialect == "sqlite":  # there is only one writer
@@ -117,7 +129,7 @@ class Database:
         async def work(transaction: "AsyncConnection") -> Sequence[AnyRow]:
             # Rows that refer to these can still be inserted.
             await transaction.execute(rows.with_for_update(key_share=True))
-            return (await transaction.execute(statement.statement, parameters)).all()
+            return (await transaction.execute(statement, parameters)).all()
 
         return await self.transact(work)
 
@@ -172,9 +184,6 @@ class Database:
         """Statements within are sent together; their results cannot be read."""
         return self._backend.batch(transaction)
 
-    async def ping(self) -> None:
-        await self.state()
-
     async def state(self, *columns: ColumnElement[Any], wait: float | None = None) -> DatabaseState:
         """The schema's revision, what can be done with it, and the values of `columns`, with one query."""
         own = self._backend.read_only, *self._backend.lacking(list(metadata.tables))
@@ -221,7 +230,7 @@ class Database:
 
     async def _run(
         self,
-        statement: Executable | Prepared,
+        statement: Executable,
         parameters: Parameters,
         *,
         read: Callable[[Any], T],
@@ -237,7 +246,6 @@ class Database:
 
     @contextmanager
     def _noted(self) -> Iterator[None]:
-        """Note whether the write inside fails."""
         try:
             yield
         except Unavailable:
@@ -312,10 +320,37 @@ def upsert(
     """Insert rows; where the primary key exists, set the columns in `change` of the existing row, if it is as `where`."""
     # Each dialect is slow to import, and commands need neither.
     if dialect == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert
+        from sqlalchemy.dialects.postgresql import insert as insert_or_change
     else:
-        from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
-    return insert(table).on_conflict_do_update(index_elements=list(table.primary_key), set_=dict(change), where=where)
+        from sqlalchemy.dialects.sqlite import insert as insert_or_change  # type: ignore[assignment]
+    return insert_or_change(table).on_conflict_do_update(
+        index_elements=list(table.primary_key), set_=dict(change), where=where
+    )
+
+
+def record_of(kind: type[Record], row: AnyRow) -> Record:
+    """The structure in a row whose columns have the names of its fields."""
+    return kind(*(getattr(row, name) for name in kind.__struct_encode_fields__))
+
+
+def surplus(
+    key: Column[Any], *, per: Column[Any], newest: Column[Any], most: int, where: ColumnElement[bool] | None = None
+) -> Delete:
+    """Deletes all rows but the newest of each group, or of those in it that are as `where`."""
+    number = func.row_number().over(partition_by=per, order_by=newest.desc()).label("number")
+    numbered = select(key, number).where(true() if where is None else where).subquery()
+    return delete(key.table).where(key.in_(select(numbered.c[key.name]).where(numbered.c.number > most)))
+
+
+def inserting(table: Table, *conditions: ColumnElement[bool]) -> Executable:
+    """Inserts a row with the values of `new_row`, if all conditions hold. It returns the row's primary key."""
+    values = select(*(bindparam(f"new_{each.name}", type_=each.type).label(each.name) for each in table.c))
+    return insert(table).from_select([*table.c], values.where(*conditions)).returning(*table.primary_key)
+
+
+def new_row(table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of `inserting`: all columns have to be among the values."""
+    return {f"new_{each.name}": values[each.name] for each in table.c}
 
 
 def _backend(url: str, wait: float, connections: int, blocking: bool) -> Sqlite | Postgres:

@@ -7,7 +7,7 @@ meanwhile: it matches no other file, and is overwritten by the next digest for i
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -97,28 +97,21 @@ class FileDigests:
 
     async def find(self, connection: str, files: Mapping[str, Entry]) -> dict[str, FileDigest]:
         """The known digests of these files, given by location, with one query."""
-        found = await self._rows(connection, files)
-        return {
-            location: FileDigest(row.sha256, row.etag)
-            for location, row in found.items()
-            if _is_of(row, files[location])
-        }
+        return await self._digests(connection, files, _is_of)
 
     async def outdated(self, connection: str, files: Mapping[str, Entry]) -> dict[str, FileDigest]:
         """The digests that were recorded for the locations of these files when they were others, by their etags."""
-        found = await self._rows(connection, files)
-        return {
-            location: FileDigest(row.sha256, row.etag)
-            for location, row in found.items()
-            if row.etag != files[location].etag
-        }
+        return await self._digests(connection, files, lambda row, file: row.etag != file.etag)
 
-    async def _rows(self, connection: str, locations: Iterable[str]) -> dict[str, AnyRow]:
-        keys = {_key(connection, location): location for location in locations}
+    async def _digests(
+        self, connection: str, files: Mapping[str, Entry], fits: Callable[[AnyRow, Entry], bool]
+    ) -> dict[str, FileDigest]:
+        keys = {_key(connection, location): location for location in files}
         if not keys:
             return {}
-        found = await self._database.fetch(select(digests).where(digests.c.location.in_(keys)))
-        return {keys[bytes(row.location)]: row for row in found}
+        rows = await self._database.fetch(select(digests).where(digests.c.location.in_(keys)))
+        found = [(keys[bytes(row.location)], row) for row in rows]
+        return {location: FileDigest(row.sha256, row.etag) for location, row in found if fits(row, files[location])}
 
     async def _write(self, batch: "_Batch", previous: asyncio.Task[None] | None) -> None:
         if previous:

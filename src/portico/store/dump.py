@@ -6,6 +6,7 @@ it is migrated, and is loaded into that schema before it is migrated.
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -132,7 +133,7 @@ async def read(
                     f"The database {database.name} was migrated by a newer version of Portico; run "
                     "this command with that version."
                 )
-            tables = await connection.run_sync(lambda sync: _tables(sync, set(only - without)))
+            tables = await connection.run_sync(lambda sync: _tables(sync, only - without))
             yield Content(revision, lambda: _batches(connection, tables))
     finally:
         await database.close()
@@ -177,7 +178,7 @@ def _without_new_file(url: str) -> Iterator[None]:
         raise
 
 
-def _tables(connection: Connection, names: set[str]) -> list[Table]:
+def _tables(connection: Connection, names: AbstractSet[str] = frozenset(metadata.tables)) -> list[Table]:
     found = MetaData()
     found.reflect(connection, only=sorted(names & schema.table_names(connection)))
     return found.sorted_tables
@@ -201,7 +202,7 @@ def _empty(connection: Connection, name: str, *, replace: bool) -> None:
     revision = schema.revision_of(connection)
     if revision is not None and revision > schema.newest_revision():
         raise schema.newer(f"schema {revision} in {name}")
-    tables = _tables(connection, set(metadata.tables))
+    tables = _tables(connection)
     if not replace and (found := _content_of(connection, tables)):
         raise NotEmpty(f"The database {name} is not empty: it has rows in {found}. Nothing was changed.")
     for each in reversed(tables):
@@ -225,13 +226,13 @@ def _content_of(connection: Connection, tables: list[Table]) -> str:
 
 def _make_tables(connection: Connection, revision: str) -> None:
     schema.upgrade(connection, revision)
-    for each in reversed(_tables(connection, set(metadata.tables))):
+    for each in reversed(_tables(connection)):
         connection.execute(each.delete())  # what migrations have written is part of the content
 
 
 async def _insert(connection: "AsyncConnection", content: Content, change: Change | None) -> Counts:
     counts: Counts = {}
-    found = await connection.run_sync(lambda sync: _tables(sync, set(metadata.tables)))
+    found = await connection.run_sync(_tables)
     known = {each.name: set(each.columns.keys()) for each in found}
     async for batch in content.batches():
         if not set(batch.columns) <= known.get(batch.table, set()):

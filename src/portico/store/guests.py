@@ -174,7 +174,7 @@ class GuestRecords:
             await self._database.execute(delete(table).where(table.c.expires_at <= until), wait=SWEEP_WAIT)
 
 
-class GuestTickets(TicketRecords):
+class GuestTickets(TicketRecords[Guest]):
     _table, _owner = guest_tickets, guest_tickets.c.guest
 
     async def find(self, digest: bytes) -> tuple[Guest, Ticket] | None:

@@ -53,8 +53,8 @@ log = structlog.get_logger()
 
 class Answered(msgspec.Struct, frozen=True):
     response: bytes
-    scope: str | None
-    """As the first request had it; None in a row of an older version."""
+    scope: str
+    """As the first request had it."""
 
 
 class Running(msgspec.Struct, frozen=True):

@@ -6,20 +6,20 @@ has not been heard of for a while, is turned into an interrupted one by the firs
 given up for dead finds that out with its next save, and ends its work.
 """
 
+import builtins
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
 import structlog
-from sqlalchemy import BigInteger, and_, bindparam, delete, func, or_, select, update
+from sqlalchemy import BigInteger, Executable, and_, bindparam, delete, func, or_, select, update
 
 from portico.model.errors import PorticoError
 from portico.runtime import clock
 from portico.runtime.progress_counter import ProgressCounter
-from portico.store.database import SWEEP_WAIT, AnyRow, Database
+from portico.store.database import SWEEP_WAIT, AnyRow, Database, inserting, new_row, record_of
 from portico.store.ownership import Owned, Ownership, is_mine
-from portico.store.prepared import inserting, new_row
 from portico.store.tables import jobs, users
 
 RUNNING: Final = "running"
@@ -137,7 +137,7 @@ class JobRecords(Ownership[OwnedJob]):
             await self.renew([job])
         except PorticoError as error:
             log.warning("job-not-ended", cause=error.cause)
-            self.heartbeats.add(job)
+            self.hold(job)
 
     async def renew(self, held: Sequence[OwnedJob]) -> Sequence[OwnedJob]:
         until = self.renewed_values()["owned_until"]
@@ -178,22 +178,21 @@ class JobRecords(Ownership[OwnedJob]):
 
     async def get(self, namespace: str, job_id: str) -> JobRecord | None:
         query = select(jobs).where(jobs.c.id == job_id, jobs.c.namespace == namespace)
-        row = await self.database.first(query)
-        if row is not None and self._is_dead(row):
-            await self._interrupt(row)
-            row = await self.database.first(query)
-        return _record(row) if row is not None else None
+        found = await self._fetched(query)
+        return found[0] if found else None
 
     async def list(self, namespace: str, limit: int) -> list[JobRecord]:
         """The newest first."""
         query = select(jobs).where(jobs.c.namespace == namespace)
-        query = query.order_by(jobs.c.started_at.desc(), jobs.c.id).limit(limit)
+        return await self._fetched(query.order_by(jobs.c.started_at.desc(), jobs.c.id).limit(limit))
+
+    async def _fetched(self, query: Executable) -> builtins.list[JobRecord]:
         rows = await self.database.fetch(query)
         if dead := [row for row in rows if self._is_dead(row)]:
             for row in dead:
                 await self._interrupt(row)
             rows = await self.database.fetch(query)
-        return [_record(row) for row in rows]
+        return [record_of(JobRecord, row) for row in rows]
 
     async def want_cancel(self, job_id: str) -> None:
         mine = and_(jobs.c.id == job_id, jobs.c.state == RUNNING)
@@ -220,7 +219,3 @@ class JobRecords(Ownership[OwnedJob]):
         its = and_(jobs.c.id == row.id, jobs.c.state == RUNNING, jobs.c.owned_until == row.owned_until)
         values = {"state": INTERRUPTED, "ended_at": self.database.now()}
         await self.database.execute(update(jobs).where(its).values(values))
-
-
-def _record(row: AnyRow) -> JobRecord:
-    return JobRecord(*(getattr(row, name) for name in JobRecord.__struct_encode_fields__))

@@ -41,7 +41,6 @@ class Leases(Ownership[Lease]):
         self._taking = taking.returning(leases.c.name)
 
     async def acquire(self, name: str) -> Lease | None:
-        """The lease, or None if another owner has it."""
         if len(name) > _MAX_NAME:
             name = sha256(name.encode()).hexdigest()
         dead = None

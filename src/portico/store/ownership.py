@@ -9,23 +9,29 @@ claim ends, by the database's clock.
 - Expire: other processes of the same machine see that an owner has ended. All others wait for `owned_until`.
 """
 
+import asyncio
 import os
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar
 
+import structlog
 from sqlalchemy import Column, ColumnElement, Table, and_, bindparam, literal_column, or_, update
 
+from portico.model.errors import PorticoError
 from portico.runtime import clock, processes
 from portico.store.database import AnyRow, Database
-from portico.store.heartbeats import Heartbeats
 
 NOBODY: Final = ""
 TAKEN_OVER: Final[Mapping[str, ColumnElement[Any]]] = {
     name: literal_column(f"excluded.{name}") for name in ("owner", "owned_until")
 }
 """The changes of an upsert that claims a row."""
+_RETRY: Final = timedelta(minutes=1)
+"""The longest time after which a renewal that failed is tried again."""
+
+log = structlog.get_logger()
 
 
 def is_mine(table: Table) -> ColumnElement[bool]:
@@ -49,7 +55,7 @@ class Owned:
         self.owned_until: int = claim["owned_until"]
         self.me = {"my_key": key, "my_owner": self.owner}
         self._rows = rows
-        rows.heartbeats.add(self)
+        rows.hold(self)
 
     def renewed(self, row: AnyRow | None, until: int) -> None:
         """Called after each renewal: with what it returned, or None if another owner has the row."""
@@ -62,15 +68,19 @@ class Owned:
         return await self._rows.database.execute(statement, self.me) > 0
 
     async def let_go(self) -> None:
-        """After this, the row is not renewed any more."""
-        await self._rows.heartbeats.remove(self)
+        """When this returns, no renewal of the row is under way or will be."""
+        await self._rows.let_go(self)
 
 
 O = TypeVar("O", bound=Owned)  # noqa: E741
 
 
 class Ownership(Generic[O]):
-    """The rows of one table that this process owns."""
+    """The rows of one table that this process owns, renewed at each interval until it lets go of them or loses them.
+
+    An error of the database is logged, and loses nothing. A renewal is never cancelled in the middle of a query, which
+    would cost the pool a connection.
+    """
 
     def __init__(
         self,
@@ -86,7 +96,11 @@ class Ownership(Generic[O]):
         """`what` is for the log, `lifetime` that of a claim, `returning` what each renewal reads."""
         self.database = database
         self.table = table
-        self.heartbeats = Heartbeats[O](what, renewal, self.renew)
+        self._what = what
+        self._interval = renewal
+        self._held: set[O] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
         self._node = node[:40]
         self._lifetime = clock.milliseconds(lifetime)
         self._returning = returning
@@ -95,6 +109,16 @@ class Ownership(Generic[O]):
         """The values of the columns in a row that is claimed now."""
         owner = f"{processes.name_of(os.getpid())}-{secrets.token_hex(8)}@{self._node}"
         return {"owner": owner, "owned_until": self._end()}
+
+    def hold(self, owned: O) -> None:
+        self._held.add(owned)
+        if self._timer is None and self._renewing is None:
+            self._wait(self._interval)
+
+    async def let_go(self, owned: O) -> None:
+        self._held.discard(owned)
+        if self._renewing is not None:
+            await asyncio.wait([self._renewing])
 
     def is_over(self, row: AnyRow) -> bool:
         """Whether the row is free."""
@@ -114,6 +138,28 @@ class Ownership(Generic[O]):
 
     def renewed_values(self) -> dict[str, Any]:
         return {"owned_until": self._end()}
+
+    def _wait(self, interval: timedelta) -> None:
+        # A timer, which stays for a moment when nothing is held: short requests need neither a task nor a timer each.
+        self._timer = asyncio.get_running_loop().call_later(interval.total_seconds(), self._start)
+
+    def _start(self) -> None:
+        self._timer = None
+        if self._held:
+            self._renewing = asyncio.create_task(self._renew_all())
+
+    async def _renew_all(self) -> None:
+        interval = min(self._interval, _RETRY)
+        try:
+            due = list(self._held)
+            kept = await self.renew(due)
+            self._held.difference_update(set(due).difference(kept))
+            interval = self._interval
+        except PorticoError as error:
+            log.warning(f"{self._what}-not-renewed", code=error.code, cause=error.cause)
+        finally:
+            self._renewing = None
+            self._wait(interval)
 
     def _end(self) -> int:
         return self.database.now() + self._lifetime

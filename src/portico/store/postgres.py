@@ -13,12 +13,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Executable, event, text
+from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
 from portico.model.errors import InvalidRequest, Misconfigured, TableMissing, Unavailable
 from portico.runtime.processes import borrowed_socket
-from portico.store.prepared import Prepared
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -112,12 +111,7 @@ class Postgres:
     ) -> AsyncGenerator[Callable[..., Awaitable[Any]]]:
         """Runs one statement."""
         async with self.reading(wait) as connection:
-
-            async def execute(statement: Executable | Prepared, parameters: Any) -> Any:
-                plain = statement.statement if isinstance(statement, Prepared) else statement
-                return await connection.execute(plain, parameters)
-
-            yield execute
+            yield connection.execute
 
     @asynccontextmanager
     async def writing(self, wait: float) -> "AsyncGenerator[AsyncConnection]":

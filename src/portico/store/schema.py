@@ -37,6 +37,12 @@ _LOCK_NOT_AVAILABLE = "55P03"
 _PAUSE = 1.0
 
 
+_NOTHING_CHANGED = (
+    "Nothing was changed, because a long transaction keeps tables of the database {} locked. "
+    "End that transaction (see pg_stat_activity), or try again later."
+)
+
+
 class LockLimits(msgspec.Struct, frozen=True):
     """How long a migration of PostgreSQL waits for locks, in seconds."""
 
@@ -70,7 +76,7 @@ async def change_schema(
                 async with database.begin(LONGEST) as connection:
                     if database.dialect == "postgresql":
                         await _take_lock(connection, database.name, limits)
-                    with _lock_failures(database.name):
+                    with _lock_failures(_Locked, _NOTHING_CHANGED.format(database.name)):
                         return await work(connection, database.name)
             except _Locked:
                 if not left:
@@ -83,33 +89,21 @@ async def change_schema(
 
 async def _take_lock(connection: "AsyncConnection", name: str, limits: LockLimits) -> None:
     """The lock of migrations; from then on, no statement waits long for a lock."""
-    try:
+    sentence = f"Another node has been migrating the database {name} for {limits.queue:g} s; try again when it is done."
+    with _lock_failures(Unavailable, sentence):
         await connection.execute(text(f"SET LOCAL lock_timeout = {round(limits.queue * 1000)}"))
         await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
         await connection.execute(text(f"SET LOCAL lock_timeout = {round(limits.table * 1000)}"))
-    except DBAPIError as error:
-        if not _is_lock_failure(error):
-            raise
-        sentence = f"Another node has been migrating the database {name} for {limits.queue:g} s"
-        raise Unavailable(f"{sentence}; try again when it is done.", retry_after=5) from error
 
 
 @contextmanager
-def _lock_failures(name: str) -> Iterator[None]:
+def _lock_failures(kind: type[Unavailable], sentence: str) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        if not _is_lock_failure(error):
+        if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
             raise
-        raise _Locked(
-            f"Nothing was changed, because a long transaction keeps tables of the database {name} "
-            "locked. End that transaction (see pg_stat_activity), or try again later.",
-            retry_after=5,
-        ) from error
-
-
-def _is_lock_failure(error: DBAPIError) -> bool:
-    return getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE
+        raise kind(sentence, retry_after=5) from error
 
 
 async def _use_wal(database: Database) -> None:

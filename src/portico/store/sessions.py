@@ -29,22 +29,23 @@ class Session(msgspec.Struct, frozen=True):
     user: User
     family: str
     expires_at: datetime
-    token_digest: bytes
+    digest: bytes
+    """Of the access token."""
 
     def __repr__(self) -> str:
         return "Session(…)"
 
 
 class OpenSession(msgspec.Struct, frozen=True):
-    """A sign-in that has not ended, as its user is shown it. What is not known was begun by an older version."""
+    """A sign-in that has not ended, as its user is shown it."""
 
     id: str
     device: str | None
     """The `User-Agent`, or what else a client calls itself."""
     address: str | None
     """Of the last refresh."""
-    created_at: datetime | None
-    used_at: datetime | None
+    created_at: datetime
+    used_at: datetime
     """When it was begun, or refreshed last."""
 
 
@@ -110,7 +111,6 @@ class SessionRecords:
         return (session, row.token_expires_at) if session and row else None
 
     async def refreshable(self, token: bytes) -> User | None:
-        """The user of a refresh token that has not expired."""
         row = await self._database.first(_REFRESHABLE, {"digest": token})
         return None if row is None or row.expires_at <= self._database.now() else user_of(row)
 
@@ -142,29 +142,29 @@ class SessionRecords:
         return await self._database.transact(store)
 
     async def enabled_user(self, user_id: int) -> User | None:
+        """The user as of now; None if the user is disabled or deleted."""
         row = await self._enabled.first(user_id)
         return None if row is None else user_of(row)
 
     async def all(self, user: User) -> list[OpenSession]:
-        """The user's sessions, the one that was used last first."""
         query = select(families).where(families.c.user_id == user.id, families.c.expires_at > self._database.now())
-        rows = sorted(await self._database.fetch(query), key=lambda row: row.used_at or 0, reverse=True)
+        rows = await self._database.fetch(query.order_by(families.c.used_at.desc()))
         return [
-            OpenSession(row.id, row.device, row.address, _moment(row.created_at), _moment(row.used_at)) for row in rows
+            OpenSession(
+                row.id, row.device, row.address, clock.to_datetime(row.created_at), clock.to_datetime(row.used_at)
+            )
+            for row in rows
         ]
 
     async def end(self, user: User, family: str) -> bool:
-        """Delete the session with its tokens and tickets; False if the user has no such session."""
         own = families.c.user_id == user.id, families.c.id == family
         return await self._database.execute(delete(families).where(*own)) > 0
 
     async def end_others(self, session: Session) -> None:
-        """End all sessions of the user except this one."""
         others = families.c.user_id == session.user.id, families.c.id != session.family
         await self._database.execute(delete(families).where(*others))
 
     async def sweep(self) -> None:
-        """Delete what has expired, tickets included."""
         now = self._database.now()
         for table in (families, refresh_tokens, access_tokens, tickets):
             await self._database.execute(delete(table).where(table.c.expires_at <= now), wait=SWEEP_WAIT)
@@ -186,7 +186,3 @@ def session_of(row: AnyRow | None, now: int) -> Session | None:
     if row is None or row.disabled or row.token_expires_at <= now:
         return None
     return Session(user_of(row), row.family, clock.to_datetime(row.token_expires_at), row.token_digest)
-
-
-def _moment(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else clock.to_datetime(milliseconds)

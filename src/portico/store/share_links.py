@@ -14,7 +14,7 @@ from portico.model.errors import LimitReached, NotFound, TooManyRequests
 from portico.model.paths import Path, Place
 from portico.model.rights import Right
 from portico.runtime import clock
-from portico.store.database import SWEEP_WAIT, AnyRow, Database, Statement, upsert
+from portico.store.database import SWEEP_WAIT, AnyRow, Database, Statement, surplus, upsert
 from portico.store.tables import guest_downloads, guests, share_accesses, share_links, uploads, users
 from portico.store.uploads import ended
 from portico.store.users import USER_COLUMNS, User, user_of
@@ -119,8 +119,6 @@ class OpenLink(msgspec.Struct, frozen=True):
 
 
 class LinkAccess(msgspec.Struct, frozen=True):
-    """What somebody did with a link."""
-
     at: int
     name: str
     address: str
@@ -134,7 +132,6 @@ _OPEN = select(*LINK_COLUMNS, *USER_COLUMNS).join(users, users.c.id == share_lin
 
 
 def link_of(row: AnyRow) -> ShareLink:
-    """The link in a row that holds `LINK_COLUMNS`."""
     found: dict[str, Any] = {
         name.removeprefix("link_"): value for name, value in row._mapping.items() if str(name).startswith("link_")
     }
@@ -146,7 +143,6 @@ def link_of(row: AnyRow) -> ShareLink:
 
 
 def open_link_of(row: AnyRow) -> OpenLink:
-    """The link and its owner in a row of `LINK_COLUMNS` and `USER_COLUMNS`."""
     return OpenLink(link_of(row), user_of(row), row.link_password_hash)
 
 
@@ -216,7 +212,11 @@ class LinkRecords:
     ) -> builtins.list[tuple[int, LinkAccess]]:
         """What was done with a link, the newest first, each with its number; those `before` a number."""
         await self.get(user, link_id)
-        return await self.usage.accesses(link_id, size, before)
+        query = select(share_accesses).where(share_accesses.c.link == link_id)
+        if before is not None:
+            query = query.where(share_accesses.c.id < before)
+        rows = await self._database.fetch(query.order_by(share_accesses.c.id.desc()).limit(size))
+        return [(row.id, LinkAccess(row.at, row.name, row.address, row.action, row.path, row.bytes)) for row in rows]
 
     # The guests'
 
@@ -259,31 +259,22 @@ class LinkRecords:
         """Remove old accesses, and links that have long ended; `keep` None: none of them for their age."""
         old = None if keep is None else self._database.now() - clock.milliseconds(keep)
         if old is not None:
-            ended = or_(
-                share_links.c.ended_at <= old,
-                and_(share_links.c.expires_at.is_not(None), share_links.c.expires_at <= old),
-            )
-            await self._database.execute(delete(share_links).where(ended), wait=SWEEP_WAIT)
-        number = func.row_number().over(partition_by=share_links.c.user_id, order_by=share_links.c.ended_at.desc())
-        numbered = (
-            select(share_links.c.id, number.label("number")).where(share_links.c.ended_at.is_not(None)).subquery()
-        )
-        surplus = select(numbered.c.id).where(numbered.c.number > MAX_ENDED)
-        await self._database.execute(delete(share_links).where(share_links.c.id.in_(surplus)), wait=SWEEP_WAIT)
-        await self.usage.sweep(old)
+            past = or_(share_links.c.ended_at <= old, share_links.c.expires_at <= old)
+            for remove in (delete(share_links).where(past), delete(share_accesses).where(share_accesses.c.at <= old)):
+                await self._database.execute(remove, wait=SWEEP_WAIT)
+        links, accesses = share_links.c, share_accesses.c
+        for remove in (
+            surplus(
+                links.id, per=links.user_id, newest=links.ended_at, most=MAX_ENDED, where=links.ended_at.is_not(None)
+            ),
+            surplus(accesses.id, per=accesses.link, newest=accesses.id, most=MAX_ACCESSES),
+        ):
+            await self._database.execute(remove, wait=SWEEP_WAIT)
 
 
 class LinkUsage:
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    async def accesses(self, link_id: str, size: int, before: int | None = None) -> list[tuple[int, LinkAccess]]:
-        """What was done with a link, the newest first, each with its number; those `before` a number."""
-        query = select(share_accesses).where(share_accesses.c.link == link_id)
-        if before is not None:
-            query = query.where(share_accesses.c.id < before)
-        rows = await self._database.fetch(query.order_by(share_accesses.c.id.desc()).limit(size))
-        return [(row.id, LinkAccess(row.at, row.name, row.address, row.action, row.path, row.bytes)) for row in rows]
 
     async def count_download(self, link_id: str, guest: bytes, file: str, access: LinkAccess) -> None:
         """Count a download, unless the guest has begun it before; `LimitReached` if there were enough of them."""
@@ -343,15 +334,6 @@ class LinkUsage:
 
     async def note(self, link_id: str, access: LinkAccess) -> None:
         await self._database.execute(noted_access(link_id, access))
-
-    async def sweep(self, old: int | None) -> None:
-        """Remove accesses up to this time, and those of which a link has too many."""
-        if old is not None:
-            await self._database.execute(delete(share_accesses).where(share_accesses.c.at <= old), wait=SWEEP_WAIT)
-        number = func.row_number().over(partition_by=share_accesses.c.link, order_by=share_accesses.c.id.desc())
-        numbered = select(share_accesses.c.id, number.label("number")).subquery()
-        surplus = select(numbered.c.id).where(numbered.c.number > MAX_ACCESSES)
-        await self._database.execute(delete(share_accesses).where(share_accesses.c.id.in_(surplus)), wait=SWEEP_WAIT)
 
 
 def takes_no_more() -> LimitReached:

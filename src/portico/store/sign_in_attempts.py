@@ -5,10 +5,10 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
-from sqlalchemy import BigInteger, Integer, LargeBinary, case, delete, func, literal_column, or_, select, update
+from sqlalchemy import BigInteger, Integer, LargeBinary, and_, case, delete, func, literal_column, or_, select, update
 
 from portico.runtime import clock
-from portico.store.database import SWEEP_WAIT, Database, Statement, upsert
+from portico.store.database import SWEEP_WAIT, Database, Statement, surplus, upsert
 from portico.store.tables import attempts
 
 WINDOW: Final = timedelta(minutes=15)
@@ -58,7 +58,6 @@ class AttemptRecords:
         return await self._database.execute(statement) > 0
 
     async def count(self, failures: Mapping[tuple[bytes, bytes | None], int]) -> None:
-        """Add failures, given by key and user name."""
         now = self._database.now()
         # Sorted, so that two transactions do not deadlock.
         rows = [
@@ -79,18 +78,13 @@ class AttemptRecords:
         unfamiliar = or_(
             attempts.c.succeeded_at.is_(None), attempts.c.succeeded_at <= now - clock.milliseconds(FAMILIAR)
         )
-        newest_first = func.row_number().over(
-            partition_by=attempts.c.name_digest, order_by=attempts.c.succeeded_at.desc()
-        )
-        pairs = (
-            select(attempts.c.digest, newest_first.label("number"))
-            .where(attempts.c.name_digest.is_not(None), attempts.c.succeeded_at.is_not(None))
-            .subquery()
-        )
-        too_many_pairs = select(pairs.c.digest).where(pairs.c.number > MAX_PAIRS)
         old = delete(attempts).where(attempts.c.since <= now - _WINDOW_MS, unfamiliar)
         await self._database.execute(old, wait=SWEEP_WAIT)
-        crowd = delete(attempts).where(attempts.c.digest.in_(too_many_pairs))
+        columns = attempts.c
+        pairs = and_(columns.name_digest.is_not(None), columns.succeeded_at.is_not(None))
+        crowd = surplus(
+            columns.digest, per=columns.name_digest, newest=columns.succeeded_at, most=MAX_PAIRS, where=pairs
+        )
         await self._database.execute(crowd, wait=SWEEP_WAIT)
         [count] = await self._database.fetch(select(func.count().label("rows")).select_from(attempts))
         if count.rows > MAX_ROWS:
@@ -104,7 +98,6 @@ class AttemptRecords:
 
 
 def cleared(name: bytes, address: bytes | None = None) -> Statement:
-    """Clears all counts of the user, and that of the address if one is given."""
     key = attempts.c.name_digest == name
     if address is not None:
         key = or_(key, attempts.c.digest == address)

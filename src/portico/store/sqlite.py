@@ -19,7 +19,6 @@ from sqlalchemy.pool import Pool, QueuePool
 
 from portico.model.errors import TableMissing
 from portico.runtime.threads import ThreadPool
-from portico.store.prepared import Outcome, Prepared, PreparedForSqlite
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -61,14 +60,9 @@ class Sqlite:
         self, wait: float, *, writes: bool, durable: bool
     ) -> AsyncGenerator[Callable[..., Awaitable[Any]]]:
         """Runs one statement. It takes the write lock at its begin, as `begin` does for several."""
-        if writes:
-            await self._take_turn()
-        try:
+        async with self._turn() if writes else nullcontext():
             await self._check_file()
             yield partial(self._plain.run, wait=wait, durable=durable)
-        finally:
-            if writes:
-                self._write_lock.release()
 
     @asynccontextmanager
     async def writing(self, wait: float) -> "AsyncGenerator[AsyncConnection]":
@@ -126,22 +120,19 @@ class Sqlite:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncGenerator[None]:
-        await self._take_turn()
+        if not self.queued and not self._write_lock.locked():
+            await self._write_lock.acquire()  # at once: a timer would be for nothing
+        else:
+            self.queued += 1
+            try:
+                async with asyncio.timeout(self._wait):
+                    await self._write_lock.acquire()
+            finally:
+                self.queued -= 1
         try:
             yield
         finally:
             self._write_lock.release()
-
-    async def _take_turn(self) -> None:
-        if not self.queued and not self._write_lock.locked():
-            await self._write_lock.acquire()  # at once: a timer would be for nothing
-            return
-        self.queued += 1
-        try:
-            async with asyncio.timeout(self._wait):
-                await self._write_lock.acquire()
-        finally:
-            self.queued -= 1
 
 
 def file_of(url: URL) -> str | None:
@@ -149,8 +140,6 @@ def file_of(url: URL) -> str | None:
 
 
 class Caller(Protocol):
-    """Calls what blocks."""
-
     async def __call__(self, work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
         """The result of `work`. If the caller is cancelled meanwhile, `undo` is called with it."""
 
@@ -193,7 +182,6 @@ class SqliteEngine:
         self._call = call
         self._wait = wait
         self._free = asyncio.Semaphore(connections)
-        self._prepared: dict[Prepared, PreparedForSqlite] = {}
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator["SqliteConnection"]:
@@ -205,7 +193,7 @@ class SqliteEngine:
                 await self._call(connection.close)
 
     async def run(
-        self, statement: Executable | Prepared, parameters: Any, wait: float | None = None, *, durable: bool = True
+        self, statement: Executable, parameters: Any, wait: float | None = None, *, durable: bool = True
     ) -> Any:
         """The result of one statement, which is a transaction by itself, with one hop for all of it.
 
@@ -214,8 +202,6 @@ class SqliteEngine:
         """
 
         def work() -> Any:
-            if isinstance(statement, Prepared):
-                return self._run_prepared(statement, parameters, durable)
             with self._engine.connect() as connection:
                 driver = connection.connection.dbapi_connection
                 with nullcontext() if durable else _relaxed(driver):  # not possible within a transaction
@@ -230,38 +216,20 @@ class SqliteEngine:
                         raise
                 return result
 
-        await self._take_connection(wait or self._wait)
-        try:
+        async with self._connection_slot(wait or self._wait):
             return await self._call(work)
-        finally:
-            self._free.release()
-
-    def _run_prepared(self, statement: Prepared, parameters: Any, durable: bool) -> Outcome:
-        prepared = self._prepared.get(statement)
-        if prepared is None:
-            prepared = self._prepared[statement] = PreparedForSqlite(statement, self._engine.dialect)
-        connection = self._engine.raw_connection()
-        try:
-            driver: Any = connection.dbapi_connection
-            with nullcontext() if durable else _relaxed(driver):
-                return prepared.run(driver, parameters)
-        finally:
-            connection.close()
 
     @asynccontextmanager
     async def _connection_slot(self, wait: float) -> AsyncGenerator[None]:
-        await self._take_connection(wait)
+        if self._free.locked():
+            async with asyncio.timeout(wait):
+                await self._free.acquire()
+        else:
+            await self._free.acquire()  # at once: a timer would be for nothing
         try:
             yield
         finally:
             self._free.release()
-
-    async def _take_connection(self, wait: float) -> None:
-        if not self._free.locked():  # then it is not waited for, and a timer would be for nothing
-            await self._free.acquire()
-            return
-        async with asyncio.timeout(wait):
-            await self._free.acquire()
 
     @property
     def pool(self) -> Pool:

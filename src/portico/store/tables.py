@@ -84,7 +84,7 @@ refresh_tokens = Table(
     Column("replaced_at", BigInteger),
 )
 
-# `place` is the connection and the path in it, which the user's own `path` may leave; older versions write none.
+# `place` is the connection and the path in it, which the user's own `path` may leave.
 tickets = Table(
     "tickets",
     metadata,

@@ -1,6 +1,6 @@
 """Tickets of sessions and of guests. One is for a place in the storage, and ends with what it was issued to."""
 
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 from sqlalchemy import Column, ColumnElement, Table, bindparam, insert, select, update
@@ -16,12 +16,14 @@ LIFETIME: Final = 60
 
 class Ticket(msgspec.Struct, frozen=True):
     path: str
-    place: str | None
-    """The connection and the path in it. A ticket of an older version has none."""
+    place: str
+    """The connection and the path in it."""
     is_folder: bool
 
 
-BY_TICKET: Final = (
+Owner = TypeVar("Owner")
+
+_BY_TICKET: Final = (
     SESSION.add_columns(
         tickets.c.path, tickets.c.place, tickets.c.is_folder, tickets.c.expires_at.label("ticket_expires_at")
     )
@@ -30,12 +32,15 @@ BY_TICKET: Final = (
 )
 
 
-class TicketRecords:
+class TicketRecords(Generic[Owner]):
     _table: Table
     _owner: Column[bytes]
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def find(self, digest: bytes) -> tuple[Owner, Ticket] | None:
+        raise NotImplementedError
 
     def _renewable_by(self, owner: bytes) -> ColumnElement[bool]:
         return self._owner == owner
@@ -64,11 +69,11 @@ class TicketRecords:
         return await self._database.execute(renewed, durable=False) > 0
 
 
-class SessionTickets(TicketRecords):
+class SessionTickets(TicketRecords[Session]):
     _table, _owner = tickets, tickets.c.token
 
     async def find(self, digest: bytes) -> tuple[Session, Ticket] | None:
-        row, now = await self._database.first(BY_TICKET, {"digest": digest}), self._database.now()
+        row, now = await self._database.first(_BY_TICKET, {"digest": digest}), self._database.now()
         session, ticket = session_of(row, now), ticket_of(row, now)
         return (session, ticket) if session and ticket else None
 

@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy import ColumnElement, and_, case, delete, func, insert, or_, select, update
 
 from portico.model.errors import InvalidCursor
-from portico.store.database import AnyRow, Database
+from portico.store.database import Database, record_of
 from portico.store.tables import trash
 
 DELETED: Final = "deleted"
@@ -54,7 +54,7 @@ class TrashRecords:
         return f"{self.now():0{_TIME_DIGITS}x}{token_hex(6)}"
 
     async def add(self, record: Trashed) -> None:
-        await self._database.execute(insert(trash), _values(record))
+        await self._database.execute(insert(trash), msgspec.structs.asdict(record))
 
     async def settle(self, record: Trashed) -> None:
         """All content is in the trash. If somebody has removed the row meanwhile, it is written again."""
@@ -71,7 +71,7 @@ class TrashRecords:
             return None
         query = select(trash).where(trash.c.id == trash_id, trash.c.status != REMOVING, _below(connection, root))
         row = await self._database.first(query)
-        return _record(row) if row else None
+        return record_of(Trashed, row) if row else None
 
     async def page(
         self, connection: str, root: str, size: int, cursor: str | None = None
@@ -85,7 +85,7 @@ class TrashRecords:
             older = trash.c.deleted_at < int(time)
             query = query.where(or_(older, and_(trash.c.deleted_at == int(time), trash.c.id < last)))
         query = query.order_by(trash.c.deleted_at.desc(), trash.c.id.desc()).limit(size + 1)
-        rows = [_record(row) for row in await self._database.fetch(query)]
+        rows = [record_of(Trashed, row) for row in await self._database.fetch(query)]
         if len(rows) <= size:
             return rows, None
         last_one = rows[size - 1]
@@ -115,13 +115,13 @@ class TrashRecords:
         """Those to be removed, oldest first: expired ones, and those whose removal was interrupted."""
         condition = or_(trash.c.expires_at <= self.now(), trash.c.status == REMOVING)
         query = select(trash).where(condition).order_by(trash.c.expires_at).limit(limit)
-        return [_record(row) for row in await self._database.fetch(query)]
+        return [record_of(Trashed, row) for row in await self._database.fetch(query)]
 
     async def interrupted(self, limit: int) -> list[Trashed]:
         """Those that are on their way into the trash for more than a day."""
         old = trash.c.deleted_at < self.now() - _DAY
         query = select(trash).where(trash.c.status == MOVING, old).order_by(trash.c.deleted_at).limit(limit)
-        return [_record(row) for row in await self._database.fetch(query)]
+        return [record_of(Trashed, row) for row in await self._database.fetch(query)]
 
     async def unknown(self, ids: Collection[str], older_than: int) -> list[str]:
         """Which of these names are ids from before a time that have no row."""
@@ -142,11 +142,3 @@ def _below(connection: str, root: str) -> ColumnElement[bool]:
         return mine
     # Not LIKE, for which a path would have to be escaped, and not a range, which depends on the collation.
     return and_(mine, func.substr(trash.c.path, 1, len(root) + 1) == f"{root}/")
-
-
-def _values(record: Trashed) -> dict[str, Any]:
-    return msgspec.structs.asdict(record)
-
-
-def _record(row: AnyRow) -> Trashed:
-    return Trashed(**{name: getattr(row, name) for name in Trashed.__struct_fields__})

@@ -68,8 +68,6 @@ class LoggedUpload(Owned):
 
 
 class ConnectionLog:
-    """The uploads of one connection."""
-
     def __init__(self, rows: "UploadLogs", connection: str) -> None:
         self._rows = rows
         self._connection = connection

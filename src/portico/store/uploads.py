@@ -21,6 +21,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     ColumnElement,
+    Executable,
     Update,
     and_,
     bindparam,
@@ -35,10 +36,9 @@ from sqlalchemy import (
 from portico.model.errors import PorticoError, Unavailable, UploadTakenOver
 from portico.runtime import clock
 from portico.runtime.processes import has_ended
-from portico.store.database import AnyRow, Database
+from portico.store.database import AnyRow, Database, inserting, new_row
 from portico.store.encrypted_columns import Sealed
 from portico.store.ownership import Owned, Ownership, is_free, is_mine
-from portico.store.prepared import Prepared, inserting, new_row
 from portico.store.tables import share_links, uploads, users
 
 RESUMABLE: Final = "resumable"
@@ -68,14 +68,14 @@ _OFFSET = (
 _STATE: dict[str, Any] = {"state": bindparam("new_state")}
 _FREE: dict[str, Any] = {"owner": None, "owned_until": 0}
 _PROGRESS = {
-    (with_state, last): Prepared(
-        _OFFSET.values((_STATE if with_state else {}) | (_FREE if last else {})).returning(uploads.c.wanted)
+    (with_state, last): _OFFSET.values((_STATE if with_state else {}) | (_FREE if last else {})).returning(
+        uploads.c.wanted
     )
     for with_state in (False, True)
     for last in (False, True)
 }
-_RELEASE = Prepared(update(uploads).where(_IS_OWNED).values(_FREE))
-_CLAIM = Prepared(
+_RELEASE = update(uploads).where(_IS_OWNED).values(_FREE)
+_CLAIM = (
     update(uploads)
     .where(
         uploads.c.id == bindparam("upload_id"),
@@ -115,7 +115,7 @@ def _has_room(scope: Scope) -> ColumnElement[bool]:
 
 
 @cache
-def _adding(*scopes: Scope) -> Prepared:
+def _adding(*scopes: Scope) -> Executable:
     """A row, unless one of the limits is reached."""
     return inserting(uploads, *map(_has_room, scopes))
 
@@ -286,7 +286,6 @@ class Uploads(Ownership[UploadClaim]):
         return [(row.connection, row.id) for row in rows if self.is_over(row)]
 
     async def drop(self, upload_id: str) -> None:
-        """Forget an upload, no matter who owns it."""
         await self.database.execute(delete(uploads).where(uploads.c.id == upload_id))
 
     def stop(self) -> None:
@@ -366,26 +365,22 @@ async def unfinished(database: Database) -> Sequence[AnyRow]:
     columns = (uploads.c.id, uploads.c.connection, uploads.c.path, uploads.c.size, uploads.c.offset)
     times = (uploads.c.created_at, uploads.c.expires_at, uploads.c.owned_until)
     joined = uploads.outerjoin(users, users.c.id == uploads.c.user_id)
-    mine = and_(uploads.c.status == OPEN, uploads.c.kind == RESUMABLE, uploads.c.expires_at > database.now())
-    query = select(*columns, *times, users.c.name.label("user")).select_from(joined).where(mine)
+    query = select(*columns, *times, users.c.name.label("user")).select_from(joined).where(_open(database))
     return await database.fetch(query.order_by(uploads.c.created_at, uploads.c.id))
 
 
 async def count_unfinished(database: Database) -> int:
-    mine = and_(uploads.c.status == OPEN, uploads.c.kind == RESUMABLE, uploads.c.expires_at > database.now())
-    row = await database.first(select(func.count().label("number")).where(mine))
-    return int(row.number) if row else 0
+    [row] = await database.fetch(select(func.count().label("number")).where(_open(database)))
+    return int(row.number)
+
+
+def _open(database: Database) -> ColumnElement[bool]:
+    return and_(uploads.c.status == OPEN, uploads.c.kind == RESUMABLE, uploads.c.expires_at > database.now())
 
 
 async def end(database: Database, upload_id: str) -> bool:
     """End an upload: no request can go on with it, and the next sweep removes it. False if there is none."""
-    mine = and_(
-        uploads.c.id == upload_id,
-        uploads.c.kind == RESUMABLE,
-        uploads.c.status == OPEN,
-        uploads.c.expires_at > database.now(),
-    )
-    return await database.execute(ended(mine)) > 0
+    return await database.execute(ended(and_(uploads.c.id == upload_id, _open(database)))) > 0
 
 
 def ended(which: ColumnElement[bool]) -> Update:

@@ -40,7 +40,6 @@ USER_COLUMNS = tuple(column for column in users.c if column.name not in ("name_k
 
 
 def user_of(row: AnyRow) -> User:
-    """The user in a row that holds `USER_COLUMNS`."""
     return User(
         id=row.id,
         name=row.name,
@@ -59,7 +58,6 @@ class UserRecords:
         self._database = database
 
     async def find(self, key: str | int) -> tuple[User, str] | tuple[None, None]:
-        """The user with this key or id, with the hash of the password."""
         column = users.c.id if isinstance(key, int) else users.c.name_key
         row = await self._database.first(select(users).where(column == key))
         return (None, None) if row is None else (user_of(row), row.password_hash)

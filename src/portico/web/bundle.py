@@ -76,7 +76,6 @@ def build(config: Mapping[str, object]) -> PageFiles:
 
 
 def _scripts(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """All scripts below `folder`, by their path relative to it."""
     for item in folder.iterdir():
         if item.is_dir():
             yield from _scripts(item, f"{prefix}{item.name}/")
