@@ -95,18 +95,18 @@ async def test_counts_are_exact(links: ShareLinks, guests: Guests, sharer: User,
 
     # Each guest asks twice: both get it, or none.
     served = await asyncio.gather(
-        *(outcome(links.usage.count_download(link.id, digest, "/a", access())) for digest in digests * 2)
+        *(outcome(links.count_download(link.id, digest, "/a", access())) for digest in digests * 2)
     )
     assert sum(served) == 6
     assert served[:8] == served[8:]
-    stored = await asyncio.gather(*(outcome(links.usage.reserve_upload(link.id, 10)) for _ in range(6)))
+    stored = await asyncio.gather(*(outcome(links.reserve_upload(link.id, 10)) for _ in range(6)))
     assert sum(stored) == 2  # the third one would be one byte too many, and the limit of files is not reached
-    await links.usage.give_back(link.id, 10)
+    await links.give_back(link.id, 10)
     now = await links.get(sharer, link.id)
     assert (now.downloads, now.uploads, now.bytes) == (3, 1, 10)
     # After an hour, the same file is another download.
     clock.advance(3601)
-    assert not await outcome(links.usage.count_download(link.id, digests[served.index(True)], "/a", access()))
+    assert not await outcome(links.count_download(link.id, digests[served.index(True)], "/a", access()))
 
 
 async def test_a_folder_for_each_sender(links: ShareLinks, guests: Guests, sharer: User) -> None:
@@ -286,7 +286,7 @@ async def test_what_is_old_is_removed(
     text = await guests.add(found, "", "192.0.2.1", None)
     assert text
     for number in range(5):
-        await links.usage.note(link.id, LinkAccess(clock.moment + number, "", "", "open", "", None))
+        await links.note(link.id, LinkAccess(clock.moment + number, "", "", "open", "", None))
     monkeypatch.setattr("portico.store.share_links.MAX_ACCESSES", 3)
     await links.sweep(timedelta(days=1))
     assert len(await links.accesses(sharer, link.id, 100)) == 3

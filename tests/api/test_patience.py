@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
 
 import pytest
 from starlette.types import Message
@@ -105,27 +104,6 @@ async def test_an_interrupted_wait_is_a_late_one() -> None:
     with pytest.raises(ClientTimeout):
         await waiting
     body.interrupt()  # nobody waits
-
-
-async def test_a_body_of_many_chunks_sets_few_timers(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = asyncio.get_running_loop()
-    timers: list[asyncio.TimerHandle] = []
-    call_later = loop.call_later
-
-    def counted(*args: Any) -> asyncio.TimerHandle:
-        timers.append(call_later(*args))
-        return timers[-1]
-
-    monkeypatch.setattr(loop, "call_later", counted)
-    messages = [{"type": "http.request", "body": b"x" * 2**16, "more_body": left > 0} for left in range(99, -1, -1)]
-    remaining = iter(messages)
-
-    async def receive() -> Message:
-        return next(remaining)
-
-    assert await taken(RequestBody(receive), most=1000) == 100
-    assert len(timers) == 1
-    assert timers[0].cancelled()
 
 
 class Content:

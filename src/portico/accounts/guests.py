@@ -63,7 +63,7 @@ class Guests:
         if found is None:
             raise no_such_link()
         access = LinkAccess(self._database.now(), "", address, "wrong-password", "", None)
-        await self._links.usage.note(found.link.id, access)
+        await self._links.note(found.link.id, access)
         raise WrongPassword("The password is wrong. Check it, or ask the person who sent you the link.")
 
     async def add(self, found: OpenLink, name: str, address: str, folder: str | None) -> str | None:

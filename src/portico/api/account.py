@@ -151,14 +151,12 @@ async def list_sessions(request: Request) -> Response:
 
 
 async def end_session(request: Request) -> Response:
-    account = await _account(request)
-    await account.end_session(last_segment(request))
+    await (await _account(request)).end_session(last_segment(request))
     return _no_content()
 
 
 async def end_other_sessions(request: Request) -> Response:
-    account = await _account(request)
-    await account.end_other_sessions()
+    await (await _account(request)).end_other_sessions()
     return _no_content()
 
 
@@ -199,8 +197,7 @@ async def add_key(request: Request) -> Response:
 
 
 async def end_key(request: Request) -> Response:
-    account = await _account(request)
-    await account.end_key(last_segment(request))
+    await (await _account(request)).end_key(last_segment(request))
     return _no_content()
 
 

@@ -12,7 +12,7 @@ from portico.api.schemas import JobBody, JobsBody, JsonResponse, filled, with_tr
 from portico.model import timestamps
 from portico.model.paths import Path
 from portico.operations.actors.auditing import ChangeResult
-from portico.operations.jobs import Job
+from portico.operations.jobs import Job, UserJobs
 from portico.operations.operations import Operations
 
 JOBS = "/backend/1.0.0/jobs"
@@ -43,23 +43,24 @@ async def carried_out(
 
 
 async def list_jobs(request: Request) -> Response:
-    context_of(request).action = "jobs"
-    operations = await operations_of(request)
-    return JsonResponse(JobsBody([_body(job) for job in await operations.jobs.list()]))
+    jobs = await _jobs(request)
+    return JsonResponse(JobsBody([_body(job) for job in await jobs.list()]))
 
 
 async def show(request: Request) -> Response:
-    context_of(request).action = "jobs"
-    operations = await operations_of(request)
-    return JsonResponse(_body(await operations.jobs.get(last_segment(request))))
+    jobs = await _jobs(request)
+    return JsonResponse(_body(await jobs.get(last_segment(request))))
 
 
 async def cancel(request: Request) -> Response:
     """202 if it is to end, 200 if it had ended and is forgotten; in either case with the job as it was."""
-    context_of(request).action = "jobs"
-    operations = await operations_of(request)
-    job = await operations.jobs.cancel(last_segment(request))
+    job = await (await _jobs(request)).cancel(last_segment(request))
     return JsonResponse(_body(job), 202 if job.state == "running" else 200)
+
+
+async def _jobs(request: Request) -> UserJobs[Operations]:
+    context_of(request).action = "jobs"
+    return (await operations_of(request)).jobs
 
 
 def _body(job: Job) -> JobBody:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -111,20 +112,19 @@ async def _write(request: Request) -> Response:
     query = Query(request)
     action = query.choice("action", WriteAction)
     context_of(request).action = action.lower() if action else "upload"
-    if action is WriteAction.TICKET:  # a secret: its answer is not stored
-        return await issue_ticket(request, query)
-    if action is WriteAction.ZIP:
-        return await archive_of_chosen(request, query)
-    return await _once(request, lambda: _change(request, query, action))
-
-
-async def _change(request: Request, query: Query, action: WriteAction | None) -> Response:
+    change: Callable[[], Awaitable[Response]]
     match action:
+        case WriteAction.TICKET:  # a secret: its answer is not stored
+            return await issue_ticket(request, query)
+        case WriteAction.ZIP:
+            return await archive_of_chosen(request, query)
         case WriteAction.MKDIR:
-            return await make_folder(request)
+            change = partial(make_folder, request)
         case WriteAction.MOVE | WriteAction.COPY:
-            return await move_or_copy(request, query, copies=action is WriteAction.COPY)
-    return await upload(request, query)
+            change = partial(move_or_copy, request, query, copies=action is WriteAction.COPY)
+        case _:
+            change = partial(upload, request, query)
+    return await _once(request, change)
 
 
 async def _once(request: Request, change: Callable[[], Awaitable[Response]]) -> Response:
@@ -140,7 +140,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 def _change_as(action: str, change: Endpoint) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         context_of(request).action = action
-        return await _once(request, lambda: change(request))
+        return await _once(request, partial(change, request))
 
     return endpoint
 

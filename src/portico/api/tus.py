@@ -60,7 +60,6 @@ async def describe(request: Request) -> Response:
 
 async def create(request: Request) -> Response:
     """Begin an upload; the body, if there is one, is its beginning."""
-    _check_version(request)
     operations = await _operations(request)
     uploads = operations.uploads
     size = _number(request, "Upload-Length")
@@ -92,14 +91,12 @@ async def create(request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    _check_version(request)
     operations = await _operations(request)
     status = await operations.uploads.status(_id_of(request.scope["path"]))
     return _answer(request, operations, status, 200)
 
 
 async def append(request: Request) -> Response:
-    _check_version(request)
     operations = await _operations(request)
     uploads = operations.uploads
     offset = _number(request, "Upload-Offset")
@@ -121,7 +118,6 @@ async def post_to_upload(request: Request) -> Response:
 
 
 async def end(request: Request) -> Response:
-    _check_version(request)
     await (await _operations(request)).uploads.end(_id_of(request.scope["path"]))
     return Response(status_code=204, headers={"Tus-Resumable": VERSION})
 
@@ -130,6 +126,8 @@ async def end(request: Request) -> Response:
 
 
 async def _operations(request: Request) -> Operations:
+    if single_header(request, "Tus-Resumable") != VERSION:
+        raise TusVersion(f"The tus version is missing or not supported; send 'Tus-Resumable: {VERSION}'.")
     context_of(request).action = "upload"
     return await operations_of(request)
 
@@ -154,11 +152,6 @@ def _wanted(request: Request) -> WantedDigest:
     """The digest that the client asks for, or that a receipt needs."""
     asked = wants_sha256(request)
     return WantedDigest(computed=asked or preferred_return(request).receipts, recorded=asked)
-
-
-def _check_version(request: Request) -> None:
-    if single_header(request, "Tus-Resumable") != VERSION:
-        raise TusVersion(f"The tus version is missing or not supported; send 'Tus-Resumable: {VERSION}'.")
 
 
 def _check_body(request: Request, offset: int) -> list[ExpectedDigest]:

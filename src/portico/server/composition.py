@@ -174,7 +174,7 @@ async def open_gateway(
         always_digest = settings.upload_digest == "always"
         features = Features(
             Trees(pool, Admission(), work_watches, long_work),
-            Usage(links.usage, guests, database.now),
+            Usage(links, guests, database.now),
             FileServices(
                 audit,
                 digests,

@@ -119,15 +119,13 @@ class JobRecords(Ownership[OwnedJob]):
         counted = {"whose": record.namespace, "now": self.database.now(), "most": most}
         user = select(users.c.id).where(users.c.id == record.user_id)
         self._mine.add(record.id)
+        added: Sequence[AnyRow] = ()
         try:
             added = await self.database.write_in_turn(user, _ADD, new_row(jobs, row) | counted)
-        except BaseException:  # it may have been inserted, and then counts as interrupted soon
-            self._mine.discard(record.id)
-            raise
-        if not added:
-            self._mine.discard(record.id)
-            return None
-        return OwnedJob(self, record.id, claim, counter, cancel)
+        finally:
+            if not added:  # after an error, it may have been inserted, and then counts as interrupted soon
+                self._mine.discard(record.id)
+        return OwnedJob(self, record.id, claim, counter, cancel) if added else None
 
     async def end(self, job: OwnedJob, state: str, outcome: str | None = None) -> None:
         """If the database does not answer, it is tried again with the next save."""

@@ -239,7 +239,7 @@ def migrate(url: str, *, set_up_mark: pathlib.Path | None = None, limits: LockLi
         if before is not None:
             check_age(f"The database {name}", before)
         if before is not None and before > newest_revision():
-            is_usable(before, await connection.run_sync(_oldest_code))
+            is_usable(before, (await connection.execute(select(OLDEST_CODE_VALUE))).scalar())
             return Migration(before, before)
         await connection.run_sync(upgrade)
         return Migration(before, newest_revision())
@@ -268,11 +268,6 @@ def revision_of(connection: Connection) -> str | None:
     if REVISIONS not in table_names(connection):
         return None
     return connection.execute(text(f"SELECT version_num FROM {REVISIONS}")).scalar()  # noqa: S608
-
-
-def _oldest_code(connection: Connection) -> str | None:
-    query = text("SELECT value FROM cluster WHERE name = :name")
-    return connection.execute(query, {"name": OLDEST_CODE}).scalar()
 
 
 def upgrade(connection: Connection, revision: str = "head") -> None:

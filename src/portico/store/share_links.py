@@ -149,7 +149,6 @@ def open_link_of(row: AnyRow) -> OpenLink:
 class LinkRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.usage = LinkUsage(database)
 
     # The owner's
 
@@ -271,10 +270,7 @@ class LinkRecords:
         ):
             await self._database.execute(remove, wait=SWEEP_WAIT)
 
-
-class LinkUsage:
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    # What is counted
 
     async def count_download(self, link_id: str, guest: bytes, file: str, access: LinkAccess) -> None:
         """Count a download, unless the guest has begun it before; `LimitReached` if there were enough of them."""

@@ -8,6 +8,7 @@ import msgspec
 import structlog
 
 from portico.accounts.guests import Guests
+from portico.accounts.share_links import ShareLinks
 from portico.accounts.throttle import network_of
 from portico.drive.drive import Drive
 from portico.model.entries import guess_content_type
@@ -16,7 +17,7 @@ from portico.model.paths import Path
 from portico.model.visible_text import is_deceptive, visible
 from portico.operations.actors.actor import Actor
 from portico.store.guests import Guest
-from portico.store.share_links import LinkAccess, LinkUsage, takes_no_more
+from portico.store.share_links import LinkAccess, takes_no_more
 
 log = structlog.get_logger()
 
@@ -24,7 +25,7 @@ log = structlog.get_logger()
 class Usage(msgspec.Struct, frozen=True):
     """How links are used, and by whom."""
 
-    links: LinkUsage
+    links: ShareLinks
     guests: Guests
     now: Callable[[], int]
     """Milliseconds since the epoch, the same on all nodes."""
@@ -34,7 +35,7 @@ class LinkLimits:
     """What a link allows one guest; a no-op for signed-in users."""
 
     def __init__(self, shared: Usage, actor: Actor) -> None:
-        self._usage = shared.links
+        self._links = shared.links
         self._guests = shared.guests
         self._now = shared.now
         self._address = actor.context.address
@@ -104,11 +105,11 @@ class LinkLimits:
 
     async def reserve(self, size: int) -> None:
         if self._guest:
-            await self._usage.reserve_upload(self._guest.link.id, size)
+            await self._links.reserve_upload(self._guest.link.id, size)
 
     async def give_back(self, size: int) -> None:
         if self._guest:
-            await asyncio.shield(self._usage.give_back(self._guest.link.id, size))
+            await asyncio.shield(self._links.give_back(self._guest.link.id, size))
 
     @asynccontextmanager
     async def counted(self, size: int) -> AsyncGenerator[None]:
@@ -124,14 +125,14 @@ class LinkLimits:
         """Count a download; `LimitReached` if the link allows no more."""
         if self._guest is not None:
             access = self._access(self._guest, action, path, size)
-            await self._usage.count_download(self._guest.link.id, self._guest.digest, what, access)
+            await self._links.count_download(self._guest.link.id, self._guest.digest, what, access)
 
     async def note_upload(self, path: Path, size: int | None) -> None:
         """Note a stored file for the link's owner. If that fails, the file is stored all the same."""
         if self._guest is None:
             return
         try:
-            await self._usage.note(self._guest.link.id, self._access(self._guest, "upload", path, size))
+            await self._links.note(self._guest.link.id, self._access(self._guest, "upload", path, size))
         except PorticoError as error:
             log.warning("access-not-noted", link=self._guest.link.id, code=error.code, cause=error.cause)
 
