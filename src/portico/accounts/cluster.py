@@ -9,10 +9,8 @@ from portico.model.errors import PorticoError
 from portico.store.cluster import KEY, ClusterRecords
 
 
-class ClusterMismatch(PorticoError):
+class ClusterMismatch(PorticoError, code="cluster-mismatch"):
     """This node is not like the others."""
-
-    code = "cluster-mismatch"
 
 
 class Cluster(ClusterRecords):

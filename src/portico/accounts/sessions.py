@@ -39,10 +39,8 @@ def not_signed_in() -> NotSignedIn:
     return NotSignedIn("The token is unknown, has expired or was ended. Sign in again.")
 
 
-class TokenReused(NotSignedIn):
+class TokenReused(NotSignedIn, code="token-reused"):
     """A refresh token was used long after it was replaced; all tokens of that sign-in were ended."""
-
-    code = "token-reused"
 
 
 class Sessions:

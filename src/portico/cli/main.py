@@ -39,9 +39,7 @@ _EXAMPLES = {
 }
 
 
-class ServerMissing(PorticoError):
-    code = "server-missing"
-
+class ServerMissing(PorticoError, code="server-missing"):
     def __init__(self) -> None:
         super().__init__(
             "Only the client is installed here; install the gateway with: pip install 'portico-gateway[server]'"

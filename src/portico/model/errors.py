@@ -18,6 +18,10 @@ class PorticoError(Exception):
 
     code: ClassVar[str] = "internal"
 
+    def __init_subclass__(cls, *, code: str = "") -> None:
+        super().__init_subclass__()
+        cls.code = code or cls.code
+
     def __init__(self, detail: str, *, retry_after: int | None = None, cause: str | None = None) -> None:
         super().__init__(detail)
         self.detail = detail
@@ -45,98 +49,74 @@ class PorticoError(Exception):
         return error
 
 
-class InvalidRequest(PorticoError):
-    code = "invalid-request"
+class InvalidRequest(PorticoError, code="invalid-request"): ...
 
 
-class WeakPassword(InvalidRequest):
+class WeakPassword(InvalidRequest, code="weak-password"):
     """It is too short, too long, or easy to guess."""
 
-    code = "weak-password"
+
+class InvalidPath(PorticoError, code="invalid-path"): ...
 
 
-class InvalidPath(PorticoError):
-    code = "invalid-path"
+class InvalidCursor(PorticoError, code="invalid-cursor"): ...
 
 
-class InvalidCursor(PorticoError):
-    code = "invalid-cursor"
+class NotSignedIn(PorticoError, code="not-signed-in"): ...
 
 
-class NotSignedIn(PorticoError):
-    code = "not-signed-in"
-
-
-class WrongPassword(PorticoError):
+class WrongPassword(PorticoError, code="wrong-password"):
     """The same error for a wrong password, an unknown user and a disabled one."""
-
-    code = "wrong-password"
 
 
 class AccountDisabled(WrongPassword):
     """The password is right. The client must not learn that, so only the audit log tells it apart."""
 
 
-class Forbidden(PorticoError):
-    code = "forbidden"
+class Forbidden(PorticoError, code="forbidden"): ...
 
 
-class AddressNotAllowed(PorticoError):
-    code = "address-not-allowed"
+class AddressNotAllowed(PorticoError, code="address-not-allowed"): ...
 
 
-class MoreNeeded(PorticoError):
+class MoreNeeded(PorticoError, code="more-needed"):
     """A share link asks for a password or a name."""
-
-    code = "more-needed"
 
     def __init__(self, detail: str, *, needs: Collection[str]) -> None:
         super().__init__(detail)
         self.needs = needs
 
 
-class LimitReached(PorticoError):
+class LimitReached(PorticoError, code="limit-reached"):
     """A share link has been used as often as its owner allows."""
 
-    code = "limit-reached"
+
+class NotFound(PorticoError, code="not-found"): ...
 
 
-class NotFound(PorticoError):
-    code = "not-found"
-
-
-class TargetGone(NotFound):
+class TargetGone(NotFound, code="target-gone"):
     """What a share link was made for is not there any more."""
 
-    code = "target-gone"
+
+class NoThumbnail(PorticoError, code="no-thumbnail"): ...
 
 
-class NoThumbnail(PorticoError):
-    code = "no-thumbnail"
-
-
-class MethodNotAllowed(PorticoError):
-    code = "method-not-allowed"
-
+class MethodNotAllowed(PorticoError, code="method-not-allowed"):
     def __init__(self, detail: str, *, allowed: Collection[str]) -> None:
         super().__init__(detail)
         self.allowed = allowed
 
 
-class ClientTimeout(PorticoError):
-    code = "timeout"
+class ClientTimeout(PorticoError, code="timeout"): ...
 
 
-class NotAFolder(PorticoError):
-    code = "not-a-folder"
+class NotAFolder(PorticoError, code="not-a-folder"): ...
 
 
-class IsAFolder(PorticoError):
-    code = "is-a-folder"
+class IsAFolder(PorticoError, code="is-a-folder"): ...
 
 
-class AlreadyExists(PorticoError):
-    code = "already-exists"
+class AlreadyExists(PorticoError, code="already-exists"): ...
 
 
 def already_exists(name: str) -> AlreadyExists:
@@ -145,99 +125,72 @@ def already_exists(name: str) -> AlreadyExists:
     )
 
 
-class OffsetMismatch(PorticoError):
+class OffsetMismatch(PorticoError, code="offset-mismatch"):
     """A resumable upload has another offset than the request assumes."""
 
-    code = "offset-mismatch"
 
-
-class UploadTakenOver(PorticoError):
-    code = "upload-taken-over"
-
+class UploadTakenOver(PorticoError, code="upload-taken-over"):
     def __init__(self) -> None:
         super().__init__("Another request has taken over this upload. Get its offset before you send more.")
 
 
-class ChecksumMismatch(PorticoError):
-    code = "checksum-mismatch"
+class ChecksumMismatch(PorticoError, code="checksum-mismatch"): ...
 
 
-class NotPossible(PorticoError):
-    code = "not-possible"
+class NotPossible(PorticoError, code="not-possible"): ...
 
 
-class RequestRunning(PorticoError):
+class RequestRunning(PorticoError, code="request-running"):
     """Another request with the same idempotency key has not ended."""
 
-    code = "request-running"
+
+class IdempotencyKeyReused(PorticoError, code="idempotency-key-reused"): ...
 
 
-class IdempotencyKeyReused(PorticoError):
-    code = "idempotency-key-reused"
+class Changed(PorticoError, code="changed"): ...
 
 
-class Changed(PorticoError):
-    code = "changed"
-
-
-class TusVersion(PorticoError):
+class TusVersion(PorticoError, code="tus-version"):
     """The version of the tus protocol is missing or not supported."""
 
-    code = "tus-version"
+
+class FolderNotEmpty(PorticoError, code="folder-not-empty"): ...
 
 
-class FolderNotEmpty(PorticoError):
-    code = "folder-not-empty"
-
-
-class DigestMismatch(PorticoError):
+class DigestMismatch(PorticoError, code="digest-mismatch"):
     """What arrived is not what was announced."""
 
-    code = "digest-mismatch"
+
+class TooLarge(PorticoError, code="too-large"): ...
 
 
-class TooLarge(PorticoError):
-    code = "too-large"
+class UriTooLong(PorticoError, code="uri-too-long"): ...
 
 
-class UriTooLong(PorticoError):
-    code = "uri-too-long"
+class HeadersTooLarge(PorticoError, code="headers-too-large"): ...
 
 
-class HeadersTooLarge(PorticoError):
-    code = "headers-too-large"
+class UnsupportedMediaType(PorticoError, code="unsupported-media-type"): ...
 
 
-class UnsupportedMediaType(PorticoError):
-    code = "unsupported-media-type"
-
-
-class RangeNotSatisfiable(PorticoError):
-    code = "range-not-satisfiable"
-
+class RangeNotSatisfiable(PorticoError, code="range-not-satisfiable"):
     def __init__(self, detail: str, *, size: int) -> None:
         super().__init__(detail)
         self.size = size
 
 
-class TooManyRequests(PorticoError):
-    code = "too-many-requests"
+class TooManyRequests(PorticoError, code="too-many-requests"): ...
 
 
-class ProviderRefused(PorticoError):
+class ProviderRefused(PorticoError, code="provider-refused"):
     """The storage service does not accept the gateway's own credentials or permissions."""
 
-    code = "provider-refused"
 
-
-class ProviderFailed(PorticoError):
+class ProviderFailed(PorticoError, code="provider-error"):
     """The storage service sent an invalid response."""
 
-    code = "provider-error"
 
-
-class ProviderUnavailable(PorticoError):
-    code = "provider-unavailable"
+class ProviderUnavailable(PorticoError, code="provider-unavailable"): ...
 
 
 class FolderUnusable(ProviderUnavailable):
@@ -247,14 +200,11 @@ class FolderUnusable(ProviderUnavailable):
     """As the end of a sentence that begins with the folder. Unlike the cause, it contains no path."""
 
 
-class ProviderTimeout(PorticoError):
-    code = "provider-timeout"
+class ProviderTimeout(PorticoError, code="provider-timeout"): ...
 
 
-class Unavailable(PorticoError):
+class Unavailable(PorticoError, code="unavailable"):
     """The gateway itself cannot serve now: it is overloaded, or its database is unavailable."""
-
-    code = "unavailable"
 
 
 class Misconfigured(Unavailable):
@@ -265,8 +215,7 @@ class TableMissing(Misconfigured):
     """The database lacks a table or column."""
 
 
-class StorageFull(PorticoError):
-    code = "storage-full"
+class StorageFull(PorticoError, code="storage-full"): ...
 
 
 class Internal(PorticoError):

@@ -12,8 +12,7 @@ Address = IPv4Address | IPv6Address
 _BUSY_SECONDS = 1.0
 
 
-class AddressUnusable(PorticoError):
-    code = "address-unusable"
+class AddressUnusable(PorticoError, code="address-unusable"): ...
 
 
 def resolve(host: str) -> Address:

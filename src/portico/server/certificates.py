@@ -26,8 +26,7 @@ _MAX_BYTES = 2**20
 """What is read of a file: a chain of certificates has some kilobytes."""
 
 
-class CertificateUnusable(PorticoError):
-    code = "certificate-unusable"
+class CertificateUnusable(PorticoError, code="certificate-unusable"): ...
 
 
 @dataclass(frozen=True, slots=True)

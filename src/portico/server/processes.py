@@ -58,8 +58,7 @@ MAX_RESPAWNS = 20
 """The server gives up after more crashes than this in `RESPAWN_SECONDS`: the workers cannot even start."""
 
 
-class WorkersFailed(PorticoError):
-    code = "workers-failed"
+class WorkersFailed(PorticoError, code="workers-failed"): ...
 
 
 class SignalFlag:

@@ -26,10 +26,8 @@ PROPERTIES_FILE = "application.properties"
 _AND_DATABASE = ",database"
 
 
-class SettingsError(PorticoError):
+class SettingsError(PorticoError, code="invalid-settings"):
     """The settings are invalid; `mistakes` has all of them, `detail` one line for each."""
-
-    code = "invalid-settings"
 
     def __init__(self, mistakes: list[Mistake]) -> None:
         super().__init__("\n".join(str(mistake) for mistake in mistakes))

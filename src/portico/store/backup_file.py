@@ -37,23 +37,18 @@ _TAG: Final = 16
 _NUMBER: Final = 11
 
 
-class Damaged(PorticoError):
+class Damaged(PorticoError, code="damaged-backup"):
     """The file is not a backup, or not a whole one."""
-
-    code = "damaged-backup"
 
     def __init__(self, file: Path, why: str) -> None:
         super().__init__(f"The file {file} {why}; nothing was changed.")
 
 
-class Unwritable(PorticoError):
+class Unwritable(PorticoError, code="backup-not-written"):
     """The file cannot be written: no permission, a full disk."""
 
-    code = "backup-not-written"
 
-
-class WrongPassphrase(PorticoError):
-    code = "wrong-passphrase"
+class WrongPassphrase(PorticoError, code="wrong-passphrase"): ...
 
 
 @contextmanager

@@ -98,16 +98,12 @@ class NotEmpty(NotPossible):
     """The target has rows already."""
 
 
-class Mismatch(PorticoError):
+class Mismatch(PorticoError, code="counts-differ"):
     """Not every row has arrived."""
 
-    code = "counts-differ"
 
-
-class Misfit(PorticoError):
+class Misfit(PorticoError, code="rows-do-not-fit"):
     """Rows do not fit the tables that they belong to."""
-
-    code = "rows-do-not-fit"
 
     def __init__(self, table: str) -> None:
         self.why = f"it has rows that don't fit the table {table[:64]!r}"

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from portico.settings.settings import Settings
 
 
-class SettingsDiffer(PorticoError):
-    code = "settings-differ"
+class SettingsDiffer(PorticoError, code="settings-differ"): ...
 
 
 def check(options: SimpleNamespace) -> None:

@@ -23,8 +23,7 @@ LOCK_FILE = ".serving"
 _ADDRESS_FILE = ".address"
 
 
-class HomeUnusable(PorticoError):
-    code = "home-unusable"
+class HomeUnusable(PorticoError, code="home-unusable"): ...
 
 
 def find_home(option: str | None, environment: Mapping[str, str] = os.environ) -> Path:

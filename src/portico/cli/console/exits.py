@@ -24,14 +24,11 @@ PIPE_CLOSED = 141
 _TEMPORARY = (Unavailable, ProviderUnavailable, ProviderTimeout, TooManyRequests)
 
 
-class UsageMistake(PorticoError):
-    code = "usage"
+class UsageMistake(PorticoError, code="usage"): ...
 
 
-class Missing(PorticoError):
+class Missing(PorticoError, code="not-found"):
     """A file or folder that was given does not exist, here or on the gateway."""
-
-    code = "not-found"
 
     def __init__(self, detail: str, *, folder: bool) -> None:
         super().__init__(detail)

@@ -28,10 +28,8 @@ Keys = dict[str, dict[str, Any]]
 """JWKs by their ids."""
 
 
-class NotVerified(PorticoError):
+class NotVerified(PorticoError, code="not-verified"):
     """The receipt is not valid, or not one for this file."""
-
-    code = "not-verified"
 
 
 def fetch_key(options: SimpleNamespace) -> None:
