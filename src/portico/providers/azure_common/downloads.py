@@ -3,62 +3,48 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Self
 
 from azure.core.exceptions import AzureError, IncompleteReadError, ServiceResponseTimeoutError
 
 from portico.providers.azure_common.errors import translated
 from portico.providers.azure_common.service import Stream
+from portico.providers.wire.ranges import Content
 
 _ATTEMPTS = 4
 
 
-class StreamedContent:
-    """The chunks of a download. It holds a connection until the end or `aclose`, whether it is read or not."""
-
+class StreamedContent(Content):
     def __init__(
         self, name: str, stream: Stream, start: int, stop: int, reopen: Callable[[int], Awaitable[Stream]] | None = None
     ) -> None:
         """`reopen`: opens the same version of the file at another position, if the service can do that."""
+        super().__init__(start, stop)
         self._name = name
         self._stream: Stream | None = stream
-        self._position = start
-        self._stop = stop
         self._reopen = reopen
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self._position >= self._stop:
-            await self.aclose()
-            raise StopAsyncIteration
+    async def _chunk(self) -> bytes:
         with translated(self._name):
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
-                    return await self._chunk()
+                    return await self._piece()
                 except AzureError as error:
-                    self._close_stream()
+                    self._close()
                     if attempt == _ATTEMPTS or isinstance(error, ServiceResponseTimeoutError) or not self._reopen:
                         raise
                     await asyncio.sleep(random.uniform(0.25, 0.5) * attempt)  # noqa: S311  (no secret)
         raise AssertionError
 
-    async def _chunk(self) -> bytes:
+    async def _piece(self) -> bytes:
         if self._stream is None:
             assert self._reopen
             self._stream = await self._reopen(self._position)
         chunk = await self._stream.piece()
         if not chunk or len(chunk) > self._stop - self._position:
             raise IncompleteReadError("the content has another length than announced")
-        self._position += len(chunk)
         return chunk
 
-    def _close_stream(self) -> None:
+    def _close(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
-
-    async def aclose(self) -> None:
-        self._stop = self._position
-        self._close_stream()

@@ -29,7 +29,7 @@ from portico.providers.contract.uploads import (
     upload_gone,
 )
 from portico.providers.multipart.memory import MemoryBudget
-from portico.providers.multipart.parts import UploadPart, split
+from portico.providers.multipart.parts import Parts, UploadPart, split
 from portico.providers.wire.responses import malformed_response
 
 _TAKEOVERS = 3
@@ -82,9 +82,29 @@ class AzureFilesUpload(ResumableUpload):
             if parts.first.size:
                 with translated("upload"):
                     file = self._file or await self._take_over(save)
-                await parts.send(_Progress(self, file, save).send)
-                await save(last=True)
+                await self._send(parts, file, save)
         arrived.check()
+
+    async def _send(self, parts: Parts, file: StagedFile, save: Save) -> None:
+        """Send parts in any order, and move the offset over those that are complete from the start on."""
+        start = saved = self.offset
+        complete: dict[int, int] = {}
+        saving = asyncio.Lock()
+
+        async def send(part: UploadPart) -> None:
+            nonlocal saved
+            place = start + (part.number - 1) * RANGE_BYTES
+            await file.write(place, part)
+            complete[place] = place + part.size
+            while stop := complete.pop(self.offset, 0):
+                self.offset = stop
+            async with saving:
+                if self.offset - saved >= SAVED_BYTES:
+                    saved = self.offset
+                    await save()
+
+        await parts.send(send)
+        await save(last=True)
 
     async def finish(
         self, save: Save, *, alternatives: Iterator[Path] | None = None, kept: KeptFile | None = None
@@ -187,26 +207,3 @@ class AzureFilesUpload(ResumableUpload):
         file = StagedFile(self._share, self._state.content_type, path=self._seen[1])
         file.id, file.room = self._state.id, self.offset
         return file
-
-
-class _Progress:
-    """Sends parts in any order, and moves the offset over those that are complete from the start on."""
-
-    def __init__(self, upload: AzureFilesUpload, file: StagedFile, save: Save) -> None:
-        self._upload = upload
-        self._file = file
-        self._save = save
-        self._start = self._saved = upload.offset
-        self._complete: dict[int, int] = {}
-        self._saving = asyncio.Lock()
-
-    async def send(self, part: UploadPart) -> None:
-        start = self._start + (part.number - 1) * RANGE_BYTES
-        await self._file.write(start, part)
-        self._complete[start] = start + part.size
-        while stop := self._complete.pop(self._upload.offset, 0):
-            self._upload.offset = stop
-        async with self._saving:
-            if self._upload.offset - self._saved >= SAVED_BYTES:
-                self._saved = self._upload.offset
-                await self._save()

@@ -153,14 +153,6 @@ _NO_CREDENTIALS = (
 log = structlog.get_logger()
 
 
-class Anonymous:
-    async def token(self, session: aiohttp.ClientSession) -> None:
-        return None
-
-    def discard(self, token: str) -> None:
-        return
-
-
 class AccessTokens:
     """The current access token, shared by all requests and renewed before it expires."""
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from email.utils import parsedate_to_datetime
-from typing import Self
 
 import aiohttp
 
@@ -14,7 +13,7 @@ from portico.providers.gcs.checksums import Checksum
 from portico.providers.gcs.errors import FAILURES, ServiceError, translated
 from portico.providers.gcs.service import Backoff, Request, Service
 from portico.providers.objects.service import name_of
-from portico.providers.wire.ranges import empty_download, range_header
+from portico.providers.wire.ranges import Content, empty_download, range_header
 from portico.providers.wire.responses import malformed_response, size_of
 
 _CHUNK = 2**20
@@ -101,11 +100,8 @@ async def _entry(key: str, response: aiohttp.ClientResponse, finding: asyncio.Ta
     return Entry(key, False, size_of(size), modified, kind, etag)
 
 
-class GcsContent:
-    """The bytes from `start` up to `stop`. A broken connection is replaced, for the same version.
-
-    Not a generator: a generator that was never started could not close its connection.
-    """
+class GcsContent(Content):
+    """A broken connection is replaced, for the same version."""
 
     def __init__(
         self,
@@ -115,10 +111,9 @@ class GcsContent:
         stop: int,
         reopen: Callable[[int], Awaitable[aiohttp.ClientResponse]],
     ) -> None:
+        super().__init__(start, stop)
         self._name = name
         self._response: aiohttp.ClientResponse | None = response
-        self._position = start
-        self._stop = stop
         self._reopen = reopen
         self._backoff = Backoff()
         self._checksum = Checksum()
@@ -126,31 +121,31 @@ class GcsContent:
         if response.status == 200 and response.content_length == stop:
             self._hashes = response.headers.get("X-Goog-Hash", "")  # of the whole object as stored
 
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> bytes:
+        try:
+            return await super().__anext__()
+        except StopAsyncIteration:
+            if self._hashes and not self._checksum.matches_header(self._hashes):
+                raise malformed_response("content with another checksum than announced") from None
+            raise
+
+    async def _chunk(self) -> bytes:
         with translated(self._name):
-            while self._position < self._stop:
+            while True:
                 try:
-                    return await self._chunk()
+                    return await self._piece()
                 except FAILURES as error:
                     await self._backoff.after(error)
-        await self.aclose()
-        if self._hashes and not self._checksum.matches_header(self._hashes):
-            raise malformed_response("content with another checksum than announced")
-        raise StopAsyncIteration
 
-    async def aclose(self) -> None:
+    def _close(self) -> None:
         if self._response is not None:
             if self._response.content.at_eof():
                 self._response.release()
             else:
                 self._response.close()  # unread content would have to be read before the connection could be reused
             self._response = None
-        self._stop = self._position
 
-    async def _chunk(self) -> bytes:
+    async def _piece(self) -> bytes:
         if self._response is None:
             self._response = await self._reopen(self._position)
         try:
@@ -162,7 +157,6 @@ class GcsContent:
         if not chunk:
             raise malformed_response(f"{self._stop - self._position} bytes of content less than announced")
         chunk = chunk[: self._stop - self._position]
-        self._position += len(chunk)
         if self._hashes:
             self._checksum.add((chunk,))
         return chunk

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from portico.model.entries import Download, Entry
 from portico.model.errors import InvalidPath, InvalidRequest, changed
 from portico.providers.contract.provider import TIMEOUT_SECONDS
-from portico.providers.gcs.credentials import AccessTokens, Anonymous
+from portico.providers.gcs.credentials import AccessTokens
 from portico.providers.gcs.downloads import open_object
 from portico.providers.gcs.errors import ServiceError, translated
 from portico.providers.gcs.listing import list_objects
@@ -43,7 +43,7 @@ class GcsProvider(VersionedStore):
         _check_options(bucket, service_account_file, endpoint_url, anonymous)
         endpoint = (endpoint_url or _ENDPOINT).rstrip("/")
         self.identity = f"{endpoint}/{bucket}"
-        credentials = Anonymous() if anonymous == "true" else AccessTokens(service_account_file)
+        credentials = None if anonymous == "true" else AccessTokens(service_account_file)
         self._service = Service(endpoint, bucket, credentials, timeout)
         self.versions = GcsVersions(self, self._service)
 

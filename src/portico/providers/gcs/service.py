@@ -29,7 +29,7 @@ _READ_BUFFER = 512 * 1024
 
 class Credentials(Protocol):
     async def token(self, session: aiohttp.ClientSession) -> str | None:
-        """The access token, or None for anonymous requests."""
+        """The access token."""
 
     def discard(self, token: str) -> None:
         """Forget a token that the service no longer accepts."""
@@ -85,8 +85,8 @@ class Backoff:
 class Service:
     """One bucket. The HTTP session is opened on first use."""
 
-    def __init__(self, endpoint: str, bucket: str, credentials: Credentials, timeout: float) -> None:
-        """`timeout`: seconds for a request with all its attempts, or without progress while content is transferred."""
+    def __init__(self, endpoint: str, bucket: str, credentials: Credentials | None, timeout: float) -> None:
+        """`credentials`: None for anonymous requests. `timeout`: seconds for a request with all its attempts, or without progress while content is transferred."""
         self.endpoint = endpoint
         self.bucket_url = f"{endpoint}/storage/v1/b/{bucket}"
         self.objects_url = f"{self.bucket_url}/o"
@@ -151,16 +151,17 @@ class Service:
 
     async def _success(self, request: Request, watch: asyncio.Timeout) -> aiohttp.ClientResponse:
         """The response with its body unread. A rejected token is renewed once."""
+        credentials = self._credentials if request.signed else None
         for renewed in (False, True):
-            token = await self._credentials.token(self._opened()) if request.signed else None
+            token = await credentials.token(self._opened()) if credentials else None
             response = await self._send(request, token, watch)
             if response.status < 300 or response.status == _OTHER_SUCCESS.get(request.method):
                 return response
             async with response:
                 error_body = read_error(await response.read())
-            if response.status != 401 or token is None or renewed:
+            if response.status != 401 or credentials is None or token is None or renewed:
                 break
-            self._credentials.discard(token)
+            credentials.discard(token)
         raise ServiceError(response.status, error_body, retry_seconds(response.headers.get("Retry-After")))
 
     async def _send(self, request: Request, token: str | None, watch: asyncio.Timeout) -> aiohttp.ClientResponse:

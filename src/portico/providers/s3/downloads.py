@@ -1,6 +1,5 @@
 """Downloads: reading an object, or a range of it."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 from portico.model.entries import Download
@@ -9,7 +8,7 @@ from portico.providers.objects.service import name_of
 from portico.providers.s3.errors import translated
 from portico.providers.s3.listing import entry_of, require
 from portico.providers.s3.service import Service
-from portico.providers.wire.ranges import empty_download, range_header, whole_size
+from portico.providers.wire.ranges import Content, empty_download, range_header, whole_size
 from portico.providers.wire.responses import malformed_response
 
 _CHUNK_BYTES = 2**20
@@ -42,28 +41,18 @@ async def _open_empty(service: Service, key: str, start: int, etag: str | None) 
     return empty_download(name_of(key), entry_of(key, found) if found else None, start, etag)
 
 
-class S3Content:
-    """The body of a response. It holds a connection until it is closed or read to the end."""
-
+class S3Content(Content):
     def __init__(self, body: Any, size: int) -> None:
+        super().__init__(0, size)
         self._body = body
-        self._left = size
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if not self._left:
-            await self.aclose()
-            raise StopAsyncIteration
+    async def _chunk(self) -> bytes:
         with translated():
-            chunk: bytes = await self._body.read(min(_CHUNK_BYTES, self._left))
+            chunk: bytes = await self._body.read(min(_CHUNK_BYTES, self._stop - self._position))
         if not chunk:
             await self.aclose()
             raise malformed_response("less content than it announced")
-        self._left -= len(chunk)
         return chunk
 
-    async def aclose(self) -> None:
-        self._left = 0
+    def _close(self) -> None:
         self._body.close()

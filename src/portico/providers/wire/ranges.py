@@ -36,15 +36,36 @@ def empty_download(name: str, entry: Entry | None, start: int, etag: str | None)
         raise changed(name)
     if start > (entry.size or 0):
         raise beyond_end(name, entry.size or 0)
-    return Download(entry, start, start, _NoContent())
+    return Download(entry, start, start, Content(start, start))
 
 
-class _NoContent:
+class Content:
+    """The bytes of a download from `position` up to `stop`. It holds a connection until the end or `aclose`.
+
+    Not a generator: a generator that was never started could not close its connection. This one is empty.
+    """
+
+    def __init__(self, position: int, stop: int) -> None:
+        self._position = position
+        self._stop = stop
+
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        raise StopAsyncIteration
+        if self._position >= self._stop:
+            await self.aclose()
+            raise StopAsyncIteration
+        chunk = await self._chunk()
+        self._position += len(chunk)
+        return chunk
+
+    async def _chunk(self) -> bytes:
+        raise NotImplementedError
+
+    def _close(self) -> None:
+        """Let go of the connection, if there is one."""
 
     async def aclose(self) -> None:
-        return
+        self._stop = self._position
+        self._close()
