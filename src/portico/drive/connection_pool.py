@@ -125,11 +125,9 @@ class ConnectionPool:
         return await self._drive(user.root, user.rights, user.name)
 
     async def of_connection(self, name: str) -> Drive:
-        """All of a connection, for the gateway's own clean-up."""
         return await self._drive(Place(name, Path()), DEFAULT_RIGHTS)
 
     async def names(self) -> Collection[str]:
-        """Of all connections."""
         return list(await self._connections.revisions())
 
     async def _drive(self, top: Place, rights: Collection[Right], user: str | None = None) -> Drive:
@@ -244,10 +242,7 @@ class ConnectionPool:
         return opened.provider.usable, opened.provider.failure
 
     async def sweep(self) -> None:
-        """Remove what broken uploads left in any connection.
-
-        Connections are swept concurrently, so that a slow one does not delay the others.
-        """
+        """Remove what broken uploads left in all connections, concurrently: a slow one does not delay the others."""
         names = await self._connections.revisions()
         semaphore = asyncio.Semaphore(_SWEEPS_AT_ONCE)
 
@@ -302,7 +297,6 @@ class ConnectionPool:
         return await self._opening.run(name, lambda: self._refresh(name))
 
     async def _refresh(self, name: str) -> _Opened:
-        """The provider as the connection is now."""
         now = time.monotonic()
         try:
             connection = await self._connections.get(name)

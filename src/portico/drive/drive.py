@@ -82,10 +82,7 @@ class Drive:
         claims: NameClaims | None = None,
         trash: Callable[[], DriveTrash] | None = None,
     ) -> None:
-        """`path_depth`: the maximum number of levels of a new path, counted from the root.
-
-        `claims`: the drives of one provider share them. `trash`: where deleted and replaced files are kept.
-        """
+        """`path_depth`: of a new path, from the root. `claims`: shared by the drives of one provider."""
         self._provider = provider
         self._root = root
         self._rights = rights
@@ -284,7 +281,6 @@ class Drive:
         size: int | None = None,
         modified: datetime | None = None,
     ) -> ResumableUpload:
-        """As `Provider.begin_upload`."""
         self.require(Right.UPLOAD)
         if path.is_root:
             raise root_is_a_folder()
@@ -305,7 +301,6 @@ class Drive:
     async def finish_upload(
         self, upload: ResumableUpload, path: Path, on_conflict: OnConflict | None, save: Save
     ) -> Entry:
-        """Make the file visible."""
         replace = self._may_replace(on_conflict)
         try:
             if not (replace and self._keeps):
@@ -376,7 +371,6 @@ class Drive:
 
     @property
     def _keeps(self) -> bool:
-        """Whether what is deleted or replaced is kept."""
         return self._make_trash is not None and self.trash.is_on
 
     async def restore(self, record: Trashed, on_conflict: OnConflict = OnConflict.FAIL) -> Path:

@@ -36,10 +36,7 @@ def named_as_it_was(record: Trashed, target: Path) -> Iterator[None]:
 
 @contextmanager
 def with_advice(advice: str, path: Path, *, gone: str | None = None) -> Iterator[None]:
-    """Add to a partial failure of a change to `path` how to continue.
-
-    `gone`: what to do instead if the rest is not there any more.
-    """
+    """Add to a partial failure how to continue. `gone`: what to do instead if the rest is not there any more."""
     try:
         yield
     except PorticoError as error:

@@ -80,10 +80,7 @@ async def free_name(
 
 
 class _Search:
-    """An upload takes its name only at its end; until then the name is claimed.
-
-    A name is claimed before it is looked up: otherwise two callers could both find it free.
-    """
+    """The name is claimed until the upload ends, and before it is looked up: two callers could both find it free."""
 
     def __init__(
         self, path: Path, root: Path, claims: NameClaims, is_free: Callable[[Path], Awaitable[bool]], everywhere: bool
@@ -129,7 +126,6 @@ class _Search:
             await self._claims.release(claim)
 
     def _unclaimed(self, number: int) -> int:
-        """The next number that is not claimed."""
         while self._target(number) in self._claims:
             number += 1
         return number

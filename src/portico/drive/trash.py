@@ -124,10 +124,7 @@ class DriveTrash:
                     await run_to_end(self.settle(record, complete=True))
 
     async def _keep_tree(self, path: Path, place: Path, source: Path, restoring: bool) -> bool:
-        """Keep the files below `path` that have the names of files below `source`, which is merged into it.
-
-        Whether there were any.
-        """
+        """Keep the files that a merge of `source` into `path` would replace; whether there were any."""
         kept = False
         too_long = ""
 
@@ -286,10 +283,7 @@ class DriveTrash:
 
 
 class Replacement:
-    """A file that may be replaced: what is there before is kept, right before the change.
-
-    It is entered around the change, in which somebody calls `prepare`.
-    """
+    """A file that may be replaced. It is entered around the change, in which `prepare` keeps what is there."""
 
     def __init__(self, trash: DriveTrash, provider: Provider, records: TrashRecords, path: Path) -> None:
         self._trash = trash

@@ -52,10 +52,7 @@ def discard(line: RequestLine) -> None:
 
 
 def configure(level: str, node: str = "") -> RequestLog:
-    """Write log lines of `level` and above to standard error; request lines go to the log that is returned.
-
-    JSON lines name the `node`.
-    """
+    """Write log lines of `level` and above to standard error; request lines go to the log that is returned."""
     stderr = sys.stderr
     threshold = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [RateLimitedEvents(), with_request_id, structlog.processors.add_log_level, _drop_none]

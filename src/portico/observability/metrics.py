@@ -154,7 +154,6 @@ class Metrics:
         return MetricsSnapshot(at, {name: list(series.items()) for name, series in self._totals.items()}, gauges)
 
     def carry_on(self, earlier: MetricsSnapshot) -> None:
-        """Continue from the totals of an earlier process."""
         for name, series in self._totals.items():
             _merge(FAMILIES[name], series, earlier.totals.get(name, ()))
 

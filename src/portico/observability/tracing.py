@@ -60,7 +60,6 @@ class Tracing:
 
     @contextmanager
     def call(self, connection: str, kind: str, call: str) -> Iterator[None]:
-        """The span of a call to a storage service."""
         attributes = {"portico.connection": connection, "portico.kind": kind, "portico.call": call}
         with self._tracer.start_as_current_span(
             f"{kind} {call}",

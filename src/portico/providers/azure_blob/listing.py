@@ -63,10 +63,7 @@ _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 
 def read_page(body: bytes, asked: int, flat: bool) -> tuple[KeyPage, list[str]]:
-    """A page of List Blobs, and the folders that blobs mark.
-
-    In a flat listing, these folders are objects whose key ends in a slash.
-    """
+    """A page of List Blobs, and the folders that blobs mark; if it is flat, these are objects that end in a slash."""
     page, marker = _read(body, _SHAPE, asked)
     listing = KeyPage([], [_name(*record) for record in page.records["BlobPrefix"]], marker)
     marked: list[str] = []

@@ -64,7 +64,6 @@ class Container(Service):
         return listing, marked, last
 
     async def head(self, key: str, within: float | None = None) -> Mapping[str, str] | None:
-        """The blob's headers."""
         try:
             return (await self.send("HEAD", self.blob_url(key), within=within)).headers
         except ServiceError as error:

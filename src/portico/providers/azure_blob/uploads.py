@@ -175,7 +175,6 @@ class BlobUpload(PartStore):
 
 
 def _described(content_type: str) -> dict[str, str]:
-    """The header that describes a new blob."""
     is_header = content_type.isascii() and content_type.isprintable() and content_type.strip()
     return {"x-ms-blob-content-type": content_type if is_header else UNKNOWN_TYPE}
 

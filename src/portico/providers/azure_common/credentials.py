@@ -58,10 +58,7 @@ class AzureAccess:
 
 
 class StorageCredential:
-    """The platform's identity, for storage only.
-
-    The SDK would request a token for any scope that an error response names.
-    """
+    """The platform's identity, for storage only: the SDK would request a token for any scope that an error names."""
 
     def __init__(self, identity: Any, transport: Any) -> None:
         self._identity = identity

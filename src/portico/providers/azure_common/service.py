@@ -79,10 +79,7 @@ class Stream:
 
 
 class Service:
-    """One account of one service. The client is opened on first use.
-
-    Methods raise `ServiceError` or the SDK's errors: call them inside `translated`.
-    """
+    """One account of one service, opened on first use. Its errors are for `translated`: call it inside of that."""
 
     def __init__(
         self,

@@ -66,9 +66,6 @@ def _text(value: str | None) -> str:
 
 
 def _plain(match: re.Match[bytes]) -> bytes:
-    """Decode a name that is percent-encoded because XML does not allow its characters.
-
-    One that `Path` does not allow either becomes invalid.
-    """
+    """Decode a name whose characters XML does not allow. One that `Path` does not allow either becomes invalid."""
     name = unquote(match[1].decode(), errors="replace")
     return f"<Name>{'.' if _INEXPRESSIBLE.search(name) else escape(name)}</Name>".encode()

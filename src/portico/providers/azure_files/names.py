@@ -22,12 +22,10 @@ def check(path: Path) -> None:
 
 
 def possible(path: Path) -> bool:
-    """Whether there can be anything at `path`."""
     return _flaw(path) is None
 
 
 def shown(name: str) -> bool:
-    """Whether a listing may show the name."""
     return name_flaw(name) is None and not _is_reserved(name)
 
 

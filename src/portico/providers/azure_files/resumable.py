@@ -166,7 +166,6 @@ class AzureFilesUpload(ResumableUpload):
         raise upload_gone()
 
     async def _find(self) -> tuple[Found, Path] | None:
-        """The staged file, under whichever name it has."""
         for name in reversed(self._state.names):
             path = STAGING.child(name)
             there = await self._share.file(path)

@@ -86,7 +86,6 @@ class Share:
         return await run_parser(read_listing, answer.body, token, _date(answer.headers), size)
 
     async def find(self, path: Path) -> Found | None:
-        """The file or folder at `path`."""
         return await self.file(path) or await self.folder(path)
 
     async def file(self, path: Path) -> Found | None:

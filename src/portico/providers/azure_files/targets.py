@@ -83,7 +83,6 @@ async def check_folder_target(share: Share, target: Path, *, replace: bool) -> b
 
 
 async def check_ancestors(share: Share, folder: Path) -> None:
-    """As `Provider.check_ancestors`."""
     depth = await existing_depth(folder, share.folder)
     if depth < len(folder.segments):
         first = Path(folder.segments[: depth + 1])

@@ -96,10 +96,7 @@ def damage(folder: str) -> str | None:
 
 
 def read_or_make(folder: str) -> str | None:
-    """The id in the folder at this path, made if there is none; None if the folder is missing or cannot be written.
-
-    Raises `Damaged`.
-    """
+    """The id in this folder, made if there is none; None if it is missing or cannot be written. Raises `Damaged`."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

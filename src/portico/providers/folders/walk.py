@@ -65,7 +65,6 @@ class FolderWalk(TreeWalk):
         return found
 
     async def _read(self, size: int) -> None:
-        """Read the next page of the deepest folder."""
         level = self._levels[-1]
         if level.waiting is not None:
             return

@@ -23,7 +23,6 @@ class Checksum:
 
     @classmethod
     def restored(cls, state: str) -> "Checksum":
-        """The checksum with this `state`."""
         checksum = cls()
         if state and FAST:
             checksum._crc = int(state, 16)
@@ -55,7 +54,6 @@ class Checksum:
 
     @property
     def header(self) -> dict[str, str]:
-        """The header of a request."""
         if not self.known:
             return {}
         return {"X-Goog-Hash": f"{'crc32c' if self._md5 is None else 'md5'}={self.text}"}

@@ -192,7 +192,6 @@ class AccessTokens:
 
 
 async def _obtain(key_file: str | None, session: aiohttp.ClientSession) -> tuple[str, float]:
-    """A new token and its lifetime in seconds."""
     origin, data = await asyncio.to_thread(_read_credentials, key_file)
     backoff = Backoff()
     with translated("token"):

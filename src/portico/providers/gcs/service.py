@@ -67,10 +67,7 @@ class Backoff:
         self._failures = 0
 
     async def after(self, error: Exception, *, again: bool | None = None, deadline: float | None = None) -> None:
-        """Wait before the next attempt, or raise the error if there is none before the deadline.
-
-        `again`: whether to retry; None if the error decides.
-        """
+        """Wait before the next attempt, or raise the error if there is none in time. `again` overrules the error."""
         self._failures += 1
         if not (is_temporary(error) if again is None else again) or self._failures >= ATTEMPTS:
             raise error

@@ -134,7 +134,6 @@ class GcsUpload(PartStore):
             await backoff.after(lost, again=superseded or None)
 
     def _single_request(self, part: UploadPart, checksum: Checksum, generation: int | None) -> Request:
-        """Metadata and content in one request."""
         boundary = token_hex(16)
         head = (
             f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n".encode()

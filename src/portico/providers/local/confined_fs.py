@@ -92,7 +92,6 @@ def open_folder(top: Volume, path: Path, *, make: bool = False) -> int:
 
 @contextmanager
 def opened_folder(top: Volume, path: Path, *, make: bool = False) -> Iterator[int]:
-    """`open_folder` as a context manager."""
     descriptor = open_folder(top, path, make=make)
     try:
         yield descriptor

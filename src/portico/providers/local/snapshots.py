@@ -215,10 +215,7 @@ class FolderSnapshot:
         self.files.arrange()
 
     def is_current(self, info: os.stat_result, requested_ns: int) -> bool:
-        """Whether these were all the names at some moment after `requested_ns` (monotonic).
-
-        `info`: the present state of the folder.
-        """
+        """Whether these were all names at some moment after `requested_ns` (monotonic). `info`: of the folder, now."""
         if self.scanned_ns >= requested_ns:
             return True
         if not self._settled or self._state != _state_of(info):

@@ -40,10 +40,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """The thread pools of one provider, one for each kind of work.
-
-    Quick work never queues behind slow work: when hundreds of uploads wait for the disk, a listing does not.
-    """
+    """The thread pools of one provider. Quick work never queues behind slow work, as a listing behind uploads."""
 
     def __init__(self) -> None:
         self.metadata = ThreadPool(8, "local-metadata")
@@ -60,7 +57,6 @@ class Threads:
         self._running: set[CancelToken] = set()
 
     async def run(self, pool: ThreadPool, path: Path, work: Callable[..., T], *args: Any) -> T:
-        """Run blocking work about `path` in a thread."""
         try:
             # The future has no name here: an error refers to this frame, so it would refer to itself.
             return await pool.start(work, *args)

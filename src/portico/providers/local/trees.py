@@ -201,10 +201,7 @@ def rename(top: Volume, source: Path, target: Path, replace: bool, kept: KeptFil
 
 
 def merge(token: CancelToken, top: Volume, source: Path, target: Path) -> None:
-    """Move the content of one folder into another: each file, and each folder that the target lacks, by one rename.
-
-    Nothing is copied, and what is added to the source meanwhile stays there.
-    """
+    """Move the content of one folder into another by renames. What is added to the source meanwhile stays there."""
     token.check()
     with Traversal(top, source) as here, Traversal(top, target) as there:
         traverse(token, here, there, lambda: _shared_folders(here.folder, there.folder))

@@ -274,7 +274,6 @@ class StagedFile:
             raise
 
     def adopt(self, staging: int, name: str, file: int) -> None:
-        """Take over an open staged file."""
         self._staging, self._name, self._file = staging, name, file
 
     def append(self, buffers: Sequence[bytes]) -> None:
@@ -283,7 +282,6 @@ class StagedFile:
         start_writeback(self._file, before, self._written)
 
     def store(self, buffers: Sequence[bytes]) -> Entry:
-        """Append the last buffers and commit."""
         if self._file < 0:  # this is all of it: the commit meets at once what `open` would look for
             self._create()
         write_buffers(self._file, buffers)

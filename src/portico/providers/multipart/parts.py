@@ -59,7 +59,6 @@ class Parts:
     share: MemoryShare
 
     async def send(self, send: Callable[[UploadPart], Awaitable[T]], *, in_order: bool = False) -> list[T]:
-        """As `send_all`."""
         return await send_all(self.first, self.rest, send, self.share, in_order=in_order)
 
 
@@ -67,10 +66,7 @@ class Parts:
 async def split(
     memory: MemoryBudget, chunks: AsyncIterator[bytes], sizes: Callable[[int], int], at_most: int | None
 ) -> AsyncIterator[Parts]:
-    """The parts of a stream, within the memory budget, as soon as the first part is complete.
-
-    If `first.last` is set, the whole file fits into one request.
-    """
+    """The parts of a stream, once the first is complete. If that is the last, the file fits into one request."""
     async with memory.share() as share, aclosing(cut(chunks, sizes, share, at_most=at_most)) as parts:
         yield Parts(await anext(parts), parts, share)
 

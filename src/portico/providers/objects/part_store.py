@@ -189,11 +189,7 @@ class PartStore(ABC):
 
     @abstractmethod
     async def commit(self, parts: list[SentPart], last: UploadPart, size: int) -> Entry:
-        """Make the object at `goal` of all parts, and of `last` if it is not empty.
-
-        It is decided by `replaces_goal` whether an object that exists is replaced. `NotFound`: the service has lost
-        the upload.
-        """
+        """Make the object at `goal` of all parts, and of `last` if it is not empty. `NotFound`: the upload is lost."""
 
     @abstractmethod
     async def put(self, whole: UploadPart) -> Entry:
@@ -209,10 +205,7 @@ class PartStore(ABC):
 
     @abstractmethod
     async def abort(self) -> None:
-        """Remove what the service keeps of `UploadState.session`, or of parts that need none; it may be gone already.
-
-        A file that was committed stays.
-        """
+        """Remove what the service keeps of the upload; it may be gone already. A file that was committed stays."""
 
     async def now(self) -> datetime | None:
         """The time by the service's clock, if `abort_lost` needs it."""

@@ -242,7 +242,6 @@ class ResumableObjectUpload(ResumableUpload):
         self.offset += part.size
 
     async def _merge_tails(self, save: Save) -> None:
-        """Replace all tails by one."""
         used = self._state.tails
         part = UploadPart(1, [], 0, last=True)
         async with self._store.memory.share() as share:

@@ -100,10 +100,7 @@ class ObjectService(Provider):
 
     @abstractmethod
     async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> KeyPage:
-        """One request: keys that begin with `prefix`.
-
-        Unless `flat`, those with a further slash are grouped as prefixes.
-        """
+        """Keys that begin with `prefix`. Unless `flat`, those with a further slash are grouped as prefixes."""
 
     @abstractmethod
     async def find(self, key: str) -> Entry | None:
@@ -185,14 +182,10 @@ class ObjectService(Provider):
             pass
 
     def fits(self, key: str) -> bool:
-        """Whether the service can hold such a key."""
         return len(key.encode()) <= self.max_key_bytes
 
     async def peek(self, prefix: str, size: int) -> KeyPage:
-        """The first keys at or below a prefix that ends in a slash.
-
-        With the delimiter: some stores keep empty folders and list them only that way.
-        """
+        """The first keys at or below a prefix. With the delimiter: some stores list empty folders only that way."""
         return await self.list_keys(prefix, size, None)
 
     async def list_content(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> KeyPage:

@@ -90,10 +90,7 @@ async def copy_tree(store: ObjectService, source: str, target: str, *, replace: 
 
 
 async def check_merge(store: ObjectService, top: str, key: str, folders: set[str]) -> None:
-    """Fail if, below `top`, a folder would replace a file or a file a folder.
-
-    `folders` caches the folders that were checked.
-    """
+    """Fail if, below `top`, a folder would replace a file or a file a folder. `folders` caches what was checked."""
     *above, name = key[len(top) :].split("/")
     for depth in range(len(above)):
         folder = top + "/".join(above[: depth + 1])
@@ -119,10 +116,7 @@ async def remove_copied(store: ObjectService, copied: list[Version]) -> list[Ver
 
 
 async def move_tree(store: ObjectService, source: str, target: str) -> int:
-    """Move everything below one prefix to another, where nothing is, page by page: each object is in one or in both.
-
-    Returns how many there were.
-    """
+    """Move everything to a prefix where nothing is: each object is in one or in both. Returns how many there were."""
     return await _empty(store, source, lambda found: move_objects(store, found, source, target))
 
 
@@ -138,10 +132,7 @@ async def remove_tree(store: ObjectService, prefix: str) -> None:
 
 
 async def _empty(store: ObjectService, prefix: str, work: Callable[[list[Entry]], Awaitable[list[int | None]]]) -> int:
-    """Let `work` take away everything below the prefix, page by page. It returns the sizes as `count_files` takes them.
-
-    Returns how many there were.
-    """
+    """Let `work` take away all below the prefix; it returns sizes for `count_files`. Returns how many there were."""
     done = 0
     with counting(lambda: f"{done} files were deleted"):
         for _ in range(store.removal_passes):

@@ -129,7 +129,6 @@ class ObjectVersions(ABC):
     async def find(self, key: str) -> Current | None: ...
 
     async def write(self, key: str, content: bytes) -> None:
-        """Store a note."""
         await self._store.put(key, [content])
 
     @abstractmethod
@@ -309,7 +308,6 @@ class _Restoration:
         self.restored = Restored()
 
     async def restore_notes(self, notes: list[str], first: VersionNote | None) -> None:
-        """Restore what was noted page by page."""
         versions = self._store.versions
         after: str | None = None
         for name in notes:

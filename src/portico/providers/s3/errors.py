@@ -75,7 +75,6 @@ _CONDITIONAL_ON_VERSION = {"GetObject", "HeadObject", "UploadPartCopy", "DeleteO
 
 @contextmanager
 def translated(key: str = "", bucket: str = "") -> Iterator[None]:
-    """Translate errors of the SDK and the transport."""
     try:
         yield
     except sdk.ClientError as error:

@@ -33,7 +33,6 @@ def entry_of(key: str, response: dict[str, Any], size: int | None = None) -> Ent
 
 
 def require(response: dict[str, Any], name: str) -> Any:
-    """A field that every such response has."""
     if name not in response:
         raise malformed_response(f"a response without {name}")
     return response[name]

@@ -83,10 +83,7 @@ class S3Provider(VersionedStore):
         return await super().remove_versions(versions)
 
     async def _remove_in_batches(self, versions: list[Version]) -> list[Version]:
-        """Remove versions together, except keys that XML, the format of a batch, cannot express.
-
-        Returns those that the service did not remove because it has another version.
-        """
+        """Remove versions, except keys that XML cannot express, together. Returns those with another version by now."""
         refused: list[Version] = []
         together = [version for version in versions if not _NOT_IN_XML.search(version.key)]
         for start in range(0, len(together), self.max_page_size):

@@ -337,7 +337,6 @@ def _sdk_descriptions() -> Any:
 
 
 def _adapt(events: Any) -> None:
-    """Adapt the client's event handlers."""
     events.unregister("before-parse.s3.*", _handle_200_error)
     events.register_first("before-parse.s3", _before_parse)
     # With a service that does not know "Expect", the transport would wait forever.

@@ -47,10 +47,7 @@ def at_most(count: int) -> Iterator[None]:
 
 
 def extend(watch: asyncio.Timeout, seconds: float) -> None:
-    """Restart the timeout, because there was progress.
-
-    Has no effect after it ended: the response may arrive before the whole body was sent.
-    """
+    """Restart the timeout after progress. It may have ended: the response can arrive before the whole body was sent."""
     with suppress(RuntimeError):
         watch.reschedule(asyncio.get_running_loop().time() + seconds)
 

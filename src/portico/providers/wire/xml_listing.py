@@ -211,7 +211,6 @@ def _character(match: re.Match[str]) -> str:
 
 
 def parse(text: str, shape: Shape) -> Document:
-    """Read the document with a real parser."""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise malformed_response("a listing with a DTD")
     if text.count("<") > _MOST_TAGS_TO_PARSE:
