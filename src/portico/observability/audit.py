@@ -94,7 +94,7 @@ class DurableLines(Protocol):
 
 
 class AuditTrail:
-    """The audit log, wherever the settings put it: in a file, in the database, or both."""
+    """The audit log, wherever the settings put it: in a file, in the database, or both. The calls are those of `Audit`."""
 
     def __init__(self, file: Audit, database: DurableLines | None = None) -> None:
         self._file = file
@@ -106,25 +106,21 @@ class AuditTrail:
         return self._database.queued if self._database else 0
 
     async def check(self) -> None:
-        """`Unavailable` if lines are required and none can be written now."""
         self._file.check()
         if self._database:
             await self._database.check()
 
     async def begin(self, line: AuditLine) -> None:
-        """Called before a change takes effect. If lines are required, writes that it begins or raises `Unavailable`."""
         self._file.begin(line)
         if self._database:
             await self._database.begin(line)
 
     async def record(self, line: AuditLine) -> None:
-        """For a change that takes effect only if this returns. Raises `Unavailable` if the line is required and lost."""
         if self._database:  # first: it is the one that may refuse
             await self._database.record(line)
         self._file.record(line)
 
     async def end(self, line: AuditLine) -> None:
-        """Called after a change, which can no longer be refused: never raises."""
         self._file.end(line)
         if self._database:
             await self._database.end(line)

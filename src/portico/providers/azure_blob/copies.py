@@ -6,10 +6,12 @@ from collections.abc import Mapping
 import structlog
 from azure.core.exceptions import AzureError
 
+from portico.model.errors import already_exists
+from portico.providers.azure_blob.errors import is_taken
 from portico.providers.azure_blob.service import Container
-from portico.providers.azure_common.errors import ServiceError, may_have_succeeded
+from portico.providers.azure_common.errors import ServiceError, may_have_succeeded, translated
 from portico.providers.azure_common.service import Response, copied, copy_failed
-from portico.providers.objects.service import Version
+from portico.providers.objects.service import Version, name_of
 
 log = structlog.get_logger()
 
@@ -26,43 +28,41 @@ async def copy_blob(
     version_id: str | None = None,
     if_match: str | None = None,
 ) -> None:
-    """Copy a version of a blob. `ServiceError` if it is refused or the blob has another version by now.
+    """As `ObjectService.duplicate`. With a version id, that version is copied, even if it is not the current one."""
+    with translated(name_of(version.key)):
+        source, target = service.blob_url(version.key), service.blob_url(key)
+        condition = {"x-ms-copy-source": service.access.signed(source, version_id)}
+        if version.etag is not None:
+            condition["x-ms-source-if-match"] = f'"{version.etag}"'
+        if if_match is not None:
+            condition["If-Match"] = f'"{if_match}"'
+        if not replace:
+            condition["If-None-Match"] = "*"
+        former = (await service.head(key) or {}).get("x-ms-copy-id") if replace else None
+        try:
+            response = await service.send("PUT", target, None, condition)
+        except (ServiceError, AzureError) as error:
+            made = await _copied_despite_error(service, source, target, former, error)
+            if made is None:
+                if (if_match or not replace) and is_taken(error):
+                    raise already_exists(name_of(key)) from error
+                raise
+            response = made
+        copy_id = response.headers.get("x-ms-copy-id", "")
 
-    With a version id, that version is copied, even if it is not the current one.
+        async def look() -> Mapping[str, str]:
+            return (await service.send("HEAD", target)).headers
 
-    Call it inside `translated`.
-    """
-    source, target = service.blob_url(version.key), service.blob_url(key)
-    condition = {"x-ms-copy-source": service.access.signed(source, version_id)}
-    if version.etag is not None:
-        condition["x-ms-source-if-match"] = f'"{version.etag}"'
-    if if_match is not None:
-        condition["If-Match"] = f'"{if_match}"'
-    if not replace:
-        condition["If-None-Match"] = "*"
-    former = (await service.head(key) or {}).get("x-ms-copy-id") if replace else None
-    try:
-        response = await service.send("PUT", target, None, condition)
-    except (ServiceError, AzureError) as error:
-        made = await _copied_despite_error(service, source, target, former, error)
-        if made is None:
+        try:
+            headers = await copied(response.headers, look)
+        except BaseException:
+            await asyncio.shield(_abort(service, target, copy_id))
             raise
-        response = made
-    copy_id = response.headers.get("x-ms-copy-id", "")
-
-    async def look() -> Mapping[str, str]:
-        return (await service.send("HEAD", target)).headers
-
-    try:
-        headers = await copied(response.headers, look)
-    except BaseException:
-        await asyncio.shield(_abort(service, target, copy_id))
-        raise
-    status = headers.get("x-ms-copy-status")
-    if status not in ("success", None):
-        # A failed copy leaves an empty blob.
-        await service.send("DELETE", target, None, {"If-Match": headers.get("ETag", "")})
-        raise copy_failed(status)
+        status = headers.get("x-ms-copy-status")
+        if status not in ("success", None):
+            # A failed copy leaves an empty blob.
+            await service.send("DELETE", target, None, {"If-Match": headers.get("ETag", "")})
+            raise copy_failed(status)
 
 
 async def _abort(service: Container, target: str, copy_id: str) -> None:

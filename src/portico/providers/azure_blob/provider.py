@@ -5,17 +5,16 @@ import re
 from contextlib import suppress
 
 from portico.model.entries import Download, Entry
-from portico.model.errors import Changed, FolderNotEmpty, already_exists, cannot_replace_folder, changed
+from portico.model.errors import Changed, FolderNotEmpty, cannot_replace_folder, changed
 from portico.model.paths import Path
 from portico.providers.azure_blob import listing as page_tokens
 from portico.providers.azure_blob.copies import copy_blob
 from portico.providers.azure_blob.downloads import open_blob
-from portico.providers.azure_blob.errors import is_taken
 from portico.providers.azure_blob.service import MAX_PAGE_SIZE, Container
 from portico.providers.azure_blob.uploads import MAX_BLOCKS, BlobUpload
 from portico.providers.azure_blob.versions import BlobVersions
 from portico.providers.azure_common.credentials import credential_and_url, invalid_option
-from portico.providers.azure_common.errors import ServiceError, translated
+from portico.providers.azure_common.errors import translated
 from portico.providers.contract.provider import TIMEOUT_SECONDS
 from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.multipart.parts import max_file_bytes
@@ -89,13 +88,7 @@ class AzureBlobProvider(VersionedStore):
         if source.key.endswith("/"):
             await self.mark(target)
             return
-        with translated(name_of(source.key)):
-            try:
-                await copy_blob(self._service, source, target, replace=replace, if_match=if_match)
-            except ServiceError as error:
-                if (if_match or not replace) and is_taken(error):
-                    raise already_exists(name_of(target)) from error
-                raise
+        await copy_blob(self._service, source, target, replace=replace, if_match=if_match)
 
     # Removal
 

@@ -2,13 +2,12 @@
 
 from collections.abc import AsyncIterator
 
-from portico.model.errors import ProviderUnavailable, already_exists
+from portico.model.errors import ProviderUnavailable
 from portico.model.paths import RESERVED_PREFIX
 from portico.providers.azure_blob.copies import copy_blob
-from portico.providers.azure_blob.errors import is_taken
 from portico.providers.azure_blob.listing import VERSION_ID, entry_of, read_versions
 from portico.providers.azure_blob.service import MAX_ENTRY_BYTES, Container
-from portico.providers.azure_common.errors import ServiceError, translated
+from portico.providers.azure_common.errors import translated
 from portico.providers.azure_common.service import Body
 from portico.providers.objects.service import ObjectService, Version, name_of
 from portico.providers.objects.versions import Current, ObjectVersions
@@ -80,10 +79,4 @@ class BlobVersions(ObjectVersions):
             raise ProviderUnavailable("The storage no longer keeps versions. Try again.")
 
     async def copy(self, key: str, version: str, target: str, *, replace: bool) -> None:
-        with translated(name_of(key)):
-            try:
-                await copy_blob(self._container, Version(key, None), target, replace=replace, version_id=version)
-            except ServiceError as error:
-                if not replace and is_taken(error):
-                    raise already_exists(name_of(target)) from error
-                raise
+        await copy_blob(self._container, Version(key, None), target, replace=replace, version_id=version)

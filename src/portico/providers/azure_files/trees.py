@@ -114,7 +114,15 @@ async def copy(share: Share, source: Path, target: Path, *, replace: bool, kept:
 async def move(share: Share, source: Path, target: Path, *, replace: bool, kept: KeptFile | None) -> None:
     found = await _found(share, source)
     if names.holds(source, target) and len(source.segments) == len(target.segments):
-        await _respell(share, found, source, target)
+        # Only the case changes. To the service both paths are the same: nothing is replaced or removed.
+        try:
+            await share.rename(source, target, is_folder=found.entry.is_folder)
+        except ServiceError as error:
+            if error.status != 409:
+                raise
+            raise NotPossible(
+                "This storage can't change only the case of a name. Move the item to another name first."
+            ) from error
         return
     _check_apart(source, target)
     if not found.entry.is_folder:
@@ -144,18 +152,6 @@ def _check_apart(source: Path, target: Path) -> None:
         raise NotPossible(
             "You can't move or copy a folder into itself or one of its subfolders, or over a folder that contains it."
         )
-
-
-async def _respell(share: Share, found: Found, source: Path, target: Path) -> None:
-    """Change only the case. To the service both paths are the same: nothing is replaced or removed."""
-    try:
-        await share.rename(source, target, is_folder=found.entry.is_folder)
-    except ServiceError as error:
-        if error.status != 409:
-            raise
-        raise NotPossible(
-            "This storage can't change only the case of a name. Move the item to another name first."
-        ) from error
 
 
 async def _copy_file(

@@ -11,6 +11,7 @@ from portico.model.paths import Path
 from portico.providers.local.confined_fs import Volume, entry_of, etag_of, is_folder, opened_parent, visible
 from portico.providers.local.errors import translate
 from portico.providers.local.threads import Threads
+from portico.providers.wire.ranges import Content
 
 # Without O_NONBLOCK, opening a FIFO would wait for its writer.
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -73,36 +74,25 @@ class OpenFile:
         self.close()
 
 
-class FileChunks:
-    """The bytes of a file from `start` up to `stop`."""
-
+class FileChunks(Content):
     def __init__(self, threads: Threads, path: Path, file: OpenFile, start: int, stop: int, first: bytes) -> None:
         """`first`: bytes that were read already, or none."""
+        super().__init__(start, stop)
         self._threads = threads
         self._path = path
         self._file = file
-        self._start = start
-        self._stop = stop
         self._first = first
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self._start >= self._stop:
-            self._file.close()
-            raise StopAsyncIteration
-        size = min(_CHUNK, self._stop - self._start)
+    async def _chunk(self) -> bytes:
+        size = min(_CHUNK, self._stop - self._position)
         chunk, self._first = self._first, b""
         if not chunk:
-            chunk = await self._threads.run(self._threads.reads, self._path, self._file.read, size, self._start)
+            chunk = await self._threads.run(self._threads.reads, self._path, self._file.read, size, self._position)
         if not chunk:
             raise ProviderFailed(f"'{self._path.name}' was shortened during the download. Try again.")
-        self._start += len(chunk)
         return chunk
 
-    async def aclose(self) -> None:
-        self._start = self._stop
+    def _close(self) -> None:
         self._file.close()
 
 

@@ -28,13 +28,11 @@ from portico.runtime.tasks import for_each
 
 
 class HiddenObjects:
+    """Their names are new: a writer that was taken over may still store its own."""
+
     def __init__(self, store: ObjectService, prefix: str) -> None:
         self._store = store
         self._prefix = prefix
-
-    async def put(self, name: str, chunks: list[bytes]) -> None:
-        """The name is new: a writer that was taken over may still store its own."""
-        await self._store.put(self._prefix + name, chunks)
 
     async def read(self, names: list[str]) -> dict[str, list[bytes]]:
         """The chunks of each. `NotFound`: the upload is gone."""
@@ -221,7 +219,7 @@ class ResumableObjectUpload(ResumableUpload):
         text = PartList.encode(state.parts)
         name = f"parts-{state.parts[0].number}-{token_hex(8)}"
         try:
-            await self._hidden.put(name, [text])
+            await self._store.put(self._state.folder + name, [text])
         except PorticoError as error:
             log.warning("upload-parts-not-listed", code=error.code, cause=error.cause)
             return
@@ -237,7 +235,7 @@ class ResumableObjectUpload(ResumableUpload):
 
     async def _add_tail(self, part: UploadPart) -> None:
         name = f"{self.offset}-{token_hex(8)}"
-        await self._hidden.put(name, part.chunks)
+        await self._store.put(self._state.folder + name, part.chunks)
         self._state.tails = [*self._state.tails, Tail(name, part.size)]
         self.offset += part.size
 
@@ -247,7 +245,7 @@ class ResumableObjectUpload(ResumableUpload):
         async with self._store.memory.share() as share:
             await self._prepend_tails(part, share)
             name = f"{self._sent}-{token_hex(8)}"
-            await self._hidden.put(name, part.chunks)
+            await self._store.put(self._state.folder + name, part.chunks)
         self._state.tails = [Tail(name, part.size)]
         await self._save(save, 0)
         await self._remove_tails(used)

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Collection
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import ClassVar, NamedTuple
@@ -258,17 +259,18 @@ class VersionedStore(ObjectStore):
             merging = await self._check_target(target, is_folder=is_folder, replace=replace)
             name.take()
             goal = folder_key(target) if is_folder else key_of(target)
-            restoration = _Restoration(self, prefix, goal, replace=replace, merging=merging)
+            restored = Restored()
+            restoration = _Restoration(self, prefix, goal, replace, merging, restored)
             try:
                 await restoration.restore_notes(notes, first)
                 if is_folder:
                     await restoration.restore_others()
-                restoration.restored.check()
+                restored.check()
             except PorticoError as error:
-                if not restoration.restored.objects:
+                if not restored.objects:
                     raise
-                raise error.after(f"{restoration.restored.objects} files were restored") from error
-            if is_folder and not restoration.restored.objects:
+                raise error.after(f"{restored.objects} files were restored") from error
+            if is_folder and not restored.objects:
                 await self.mark(goal)
 
     async def files_in_trash(self, place: Path) -> AsyncIterator[list[Path]]:
@@ -295,56 +297,56 @@ class VersionedStore(ObjectStore):
         return folder
 
 
+@dataclass(slots=True)
 class _Restoration:
     """Restores a folder, or a file of which only a version was kept."""
 
-    def __init__(self, store: VersionedStore, place: str, goal: str, *, replace: bool, merging: bool) -> None:
-        self._store = store
-        self._place = place
-        self._goal = goal
-        self._replace = replace
-        self._merging = merging
-        self._folders: set[str] = set()
-        self.restored = Restored()
+    store: VersionedStore
+    place: str
+    goal: str
+    replace: bool
+    merging: bool
+    restored: Restored
+    folders: set[str] = field(default_factory=set)
 
     async def restore_notes(self, notes: list[str], first: VersionNote | None) -> None:
-        versions = self._store.versions
+        versions = self.store.versions
         after: str | None = None
         for name in notes:
             note = first if first and name == notes[0] else await versions.read_note(name)
             await for_each(self._check, [rest for rest, _ in note.versions])
-            await versions.restore(note, after, self._goal, self.restored, replace=self._replace)
+            await versions.restore(note, after, self.goal, self.restored, replace=self.replace)
             after = note.source + note.versions[-1][0] if note.versions else after
 
     async def restore_others(self) -> None:
         """Restore copies, and files that were noted one by one, as those are which a merged folder has replaced."""
-        store, place = self._store, self._place
+        store, place = self.store, self.place
         async for listing in store.pages(place, flat=True):
             found = [entry for entry in listing.objects if not entry.name.startswith(place + NOTE)]
             noted = [entry.name for entry in found if f"/{NOTE}" in entry.name]
             await for_each(self._restore_file, noted)
             copies = [entry for entry in found if f"/{NOTE}" not in entry.name]
             await for_each(self._check, [entry.name[len(place) :] for entry in copies])
-            sizes = await move_objects(store, copies, place, self._goal, replace=self._replace)
+            sizes = await move_objects(store, copies, place, self.goal, replace=self.replace)
             self.restored.objects += len(sizes)
             count_files(sizes)
 
     async def _restore_file(self, note_key: str) -> None:
-        rest = note_key[len(self._place) :].partition(f"/{NOTE}")[0]
+        rest = note_key[len(self.place) :].partition(f"/{NOTE}")[0]
         await self._check(rest)
-        note = await self._store.versions.read_note(note_key)
-        goal = self._goal + rest
-        await self._store.versions.restore(note, None, goal, self.restored, replace=self._replace)
+        note = await self.store.versions.read_note(note_key)
+        goal = self.goal + rest
+        await self.store.versions.restore(note, None, goal, self.restored, replace=self.replace)
 
     async def _check(self, rest: str) -> None:
-        key = self._goal + rest
-        if not self._store.fits(key):
+        key = self.goal + rest
+        if not self.store.fits(key):
             raise InvalidPath(
                 f"Under another folder name, the path of '{name_of(key)}' would be too long. To "
                 "restore the folder under its own name, restore it with onConflict=replace."
             )
-        if self._merging:
-            await check_merge(self._store, self._goal, key, self._folders)
+        if self.merging:
+            await check_merge(self.store, self.goal, key, self.folders)
 
 
 def _trash_prefix(place: Path) -> str:

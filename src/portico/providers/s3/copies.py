@@ -76,7 +76,7 @@ async def _copy_at_once(
         raise not_found(name_of(source.key)) from error
     except PorticoError as error:
         if isinstance(error, AlreadyExists):  # a condition failed, and the response does not say which
-            found = await _head(service, origin)
+            found = await service.head(source.key, version_id=origin.get("VersionId"))
             if found and not _is_version(found, source):
                 raise changed(name_of(source.key)) from error
             if found and await _is_copy(service, found, target):
@@ -143,13 +143,6 @@ async def _copy_in_parts(
         if if_match is not None and isinstance(error, Changed):
             raise already_exists(name_of(target)) from errors
         raise error from errors
-
-
-async def _head(service: Service, origin: dict[str, str]) -> dict[str, Any] | None:
-    try:
-        return await service.call("head_object", **origin)
-    except NotFound:
-        return None
 
 
 async def _is_copy(service: Service, source: dict[str, Any], target: str) -> bool:

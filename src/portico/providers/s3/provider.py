@@ -86,20 +86,16 @@ class S3Provider(VersionedStore):
         """Remove versions, except keys that XML cannot express, together. Returns those with another version by now."""
         refused: list[Version] = []
         together = [version for version in versions if not _NOT_IN_XML.search(version.key)]
-        for start in range(0, len(together), self.max_page_size):
-            refused += await self._delete_objects(together[start : start + self.max_page_size])
-        return refused
-
-    async def _delete_objects(self, versions: list[Version]) -> list[Version]:
-        objects = [{"Key": key, **({"ETag": f'"{etag}"'} if etag is not None else {})} for key, etag in versions]
-        response = await self._service.call("delete_objects", Delete={"Objects": objects, "Quiet": True})
-        conditional = {version.key: version for version in versions if version.etag is not None}
-        refused = []
-        for error in response.get("Errors", []):
-            code, key = error.get("Code", ""), error.get("Key", "")
-            if not (key in conditional and code in _SUPERSEDED):
-                raise error_for(code, "DeleteObjects", key, self._service.bucket)
-            refused.append(conditional[key])
+        conditional = {version.key: version for version in together if version.etag is not None}
+        objects = [{"Key": key, **({"ETag": f'"{etag}"'} if etag is not None else {})} for key, etag in together]
+        for start in range(0, len(objects), self.max_page_size):
+            batch = {"Objects": objects[start : start + self.max_page_size], "Quiet": True}
+            response = await self._service.call("delete_objects", Delete=batch)
+            for error in response.get("Errors", []):
+                code, key = error.get("Code", ""), error.get("Key", "")
+                if not (key in conditional and code in _SUPERSEDED):
+                    raise error_for(code, "DeleteObjects", key, self._service.bucket)
+                refused.append(conditional[key])
         return refused
 
     async def remove_version(self, version: Version) -> None:

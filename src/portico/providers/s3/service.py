@@ -249,10 +249,11 @@ class Service:
             return datetime.now(UTC)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
-    async def head(self, key: str, *, within: float = 0) -> dict[str, Any] | None:
+    async def head(self, key: str, *, within: float = 0, version_id: str | None = None) -> dict[str, Any] | None:
         """The metadata of an object; None if it does not exist. `within`: as of `call`."""
+        version = {} if version_id is None else {"VersionId": version_id}
         try:
-            return await self.call("head_object", within=within, Key=key)
+            return await self.call("head_object", within=within, Key=key, **version)
         except NotFound:
             return None
 
