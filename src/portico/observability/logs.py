@@ -68,8 +68,12 @@ def configure(level: str, node: str = "") -> RequestLog:
         requests: RequestLog = _write_for_people
     else:
         output = structlog.BytesLogger(stderr.buffer)
+
+        def with_node(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+            return {**event, "node": node} if node else event
+
         iso = structlog.processors.TimeStamper("iso", utc=True)
-        processors = [WithNode(node), iso, *last, structlog.processors.JSONRenderer(serializer=_to_json)]
+        processors = [with_node, iso, *last, structlog.processors.JSONRenderer(serializer=_to_json)]
 
         def logger_factory(*_: object) -> WrappedLogger:
             return output
@@ -217,18 +221,6 @@ class RateLimitedEvents:
             self._dropped += 1
             raise structlog.DropEvent
         self._written += 1
-        return event
-
-
-class WithNode:
-    """Adds the name of this node."""
-
-    def __init__(self, node: str) -> None:
-        self._node = node
-
-    def __call__(self, _: WrappedLogger, __: str, event: EventDict) -> EventDict:
-        if self._node:
-            event["node"] = self._node
         return event
 
 

@@ -71,7 +71,7 @@ class BlobUpload(PartStore):
         return self._writer
 
     async def _put_block(self, part: UploadPart) -> Response:
-        """Store a block, which the service verifies by its MD5."""
+        """The service verifies the block by its MD5."""
         query = {"comp": "block", "blockid": self._block(self._writer, part.number)}
         digest = {"Content-MD5": await part.md5()}
         with translated(self._name):

@@ -150,8 +150,12 @@ def _access(url: str, name: str | None, key: str | None, sas: str | None) -> Azu
             "account-url begins with http://, but the platform's identity is only ever sent over https://; "
             "change the URL, or give account-key or sas-token"
         )
-    if key:
-        _check_key(key)
+    try:
+        b64decode(key or "", validate=True)
+    except binascii.Error:
+        raise invalid_option(
+            "account-key is not valid base64: copy the whole key again from the account's access keys"
+        ) from None
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     netloc = f"{host}:{port}" if port else host
     account = name or _account(parts.hostname, parts.path)
@@ -171,15 +175,6 @@ def _account(host: str, path: str) -> str:
     if not account:
         raise invalid_option("account-url doesn't contain the account's name")
     return account.removesuffix("-secondary")
-
-
-def _check_key(key: str) -> None:
-    try:
-        b64decode(key, validate=True)
-    except binascii.Error:
-        raise invalid_option(
-            "account-key is not valid base64: copy the whole key again from the account's access keys"
-        ) from None
 
 
 def invalid_option(cause: str) -> ProviderRefused:

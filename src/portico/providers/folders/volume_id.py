@@ -27,10 +27,8 @@ def access_problem(folder: str, *, writable: bool) -> str | None:
         return "is a file, not a folder"
     if not _has_access(folder, os.R_OK | os.X_OK):
         return f"can't be read by the user {os.geteuid()}; it belongs to the user {info.st_uid}"
-    return _write_problem(folder, info) if writable else None
-
-
-def _write_problem(folder: str, info: os.stat_result) -> str | None:
+    if not writable:
+        return None
     if not _has_access(folder, os.W_OK):
         if os.statvfs(folder).f_flag & os.ST_RDONLY:
             return "can't be written, because its file system is read-only"

@@ -88,16 +88,13 @@ class Service:
         self.bucket_url = f"{endpoint}/storage/v1/b/{bucket}"
         self.objects_url = f"{self.bucket_url}/o"
         self.uploads_url = f"{endpoint}/upload/storage/v1/b/{bucket}/o"
-        self._bucket = bucket
+        self.bucket = bucket
         self.timeout = timeout
         self._credentials = credentials
         self._session: aiohttp.ClientSession | None = None
 
     def object_url(self, key: str) -> str:
         return f"{self.objects_url}/{quote(key, safe='')}"
-
-    def rewrite_url(self, source: str, target: str) -> str:
-        return f"{self.object_url(source)}/rewriteTo/b/{self._bucket}/o/{quote(target, safe='')}"
 
     async def find(self, key: str, within: float | None = None, generation: str | None = None) -> ObjectResource | None:
         """The object, or None; errors are those of `portico.model.errors`. `generation`: of an older version."""

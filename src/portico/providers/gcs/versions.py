@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from urllib.parse import quote
 
 import msgspec
 
@@ -27,7 +28,7 @@ async def copy_object(
     if_match: str | None = None,
 ) -> None:
     """As `ObjectService.duplicate`. With a generation, that one is copied, even if it is not the current one."""
-    url = service.rewrite_url(source.key, target)
+    url = f"{service.object_url(source.key)}/rewriteTo/b/{service.bucket}/o/{quote(target, safe='')}"
     params: dict[str, str | None] = {
         "fields": REWRITE_FIELDS,
         "ifGenerationMatch": if_match if replace else "0",

@@ -129,7 +129,9 @@ class MemoryBudget:
         if share.lacking:  # in the middle of a part, which must be able to fill up
             cost, fits = size, self._free >= lacking
         else:
-            cost, fits = lacking, self._free - lacking >= self._least_to_leave()
+            # What is left is enough for one of the parts without a reservation to fill up.
+            unreserved = (share.lacking for share in self._shares if share.lacking and not share.reserved)
+            cost, fits = lacking, self._free - lacking >= min(unreserved, default=0)
         if not fits and self._free + share.held < self._total:
             return False
         self._free -= cost
@@ -138,10 +140,6 @@ class MemoryBudget:
         share.lacking = lacking - size
         share.due = asyncio.get_running_loop().time() + _GRACE_SECONDS
         return True
-
-    def _least_to_leave(self) -> int:
-        """Bytes to leave free so that one of the parts without a reservation can still fill up."""
-        return min((share.lacking for share in self._shares if share.lacking and not share.reserved), default=0)
 
     def _wake(self) -> None:
         """Grant what fits; while uploads wait, revoke reservations that have run out."""

@@ -202,7 +202,8 @@ class S3Upload(PartStore):
                 with suppress(PorticoError):  # then it cannot be known now
                     if entry := await self.own(state.goal, size, self._service.timeout / LOOKUP_FRACTION):
                         return entry
-                if if_match is not None and _is_unmet(error):
+                gone = isinstance(error, AlreadyExists | NotFound) and code_of(error) != "NoSuchUpload"
+                if if_match is not None and gone:  # or of another version
                     raise changed(self._name) from error
                 raise
             etag = etag_of(require(response, "ETag"))
@@ -293,8 +294,3 @@ async def _send(service: Service, operation: str, part: UploadPart, **parameters
             return await service.call(operation, within=None, Body=body, **parameters)
     except TimeoutError as error:
         raise timed_out(f"the service stopped accepting bytes ({operation})") from error
-
-
-def _is_unmet(error: PorticoError) -> bool:
-    """Whether the object has another version, or is gone. A lost upload is something else."""
-    return isinstance(error, AlreadyExists | NotFound) and code_of(error) != "NoSuchUpload"
