@@ -42,10 +42,7 @@ class Tracing:
         self._trace, self._context = trace, context
 
     def begin_request(self, method: str, headers: Iterable[tuple[bytes, bytes]]) -> "EndRequest":
-        """Begin the span of a request, below that of the client if it sent a `traceparent` (W3C Trace Context).
-
-        What is returned ends it, with the action, the status and the request id.
-        """
+        """Begin a request's span, below the client's `traceparent` (W3C Trace Context). What is returned ends it."""
         carrier = {
             name.decode(): value.decode("latin-1") for name, value in headers if name.decode("latin-1") in _PARENT
         }

@@ -20,10 +20,7 @@ _SUFFIX = re.compile(r"(.*)~([A-Za-z0-9_-]{11})?", re.DOTALL)
 
 
 def join(marker: str, folder: str) -> str:
-    """The token for a marker and a folder, which is a hash from `hash_of`, or empty.
-
-    The service's markers have no `~`, so most tokens are just the marker.
-    """
+    """The token for a marker and a folder's hash, or none. Markers have no `~`, so most tokens are just the marker."""
     return f"{marker}~{folder}" if folder or "~" in marker else marker
 
 

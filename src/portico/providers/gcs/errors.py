@@ -69,10 +69,7 @@ def is_temporary(error: BaseException) -> bool:
 
 @contextmanager
 def translated(name: str) -> Iterator[None]:
-    """Translate errors; `name` is the name of the file for the user.
-
-    The originals are not chained: those of the HTTP client contain the request's headers, including the token.
-    """
+    """Translate errors, without chaining: those of the HTTP client contain the request's headers and its token."""
     try:
         yield
     except ServiceError as error:

@@ -182,10 +182,7 @@ class PartStore(ABC):
 
     @abstractmethod
     async def send(self, part: UploadPart) -> str:
-        """Send a part, and return what `commit` needs to know of it. Its number and offset are those in the file.
-
-        `NotFound`: the service has lost the upload.
-        """
+        """Send a part, numbered as in the file; returns what `commit` needs of it. `NotFound`: the upload is lost."""
 
     @abstractmethod
     async def commit(self, parts: list[SentPart], last: UploadPart, size: int) -> Entry:
