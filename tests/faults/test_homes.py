@@ -49,18 +49,6 @@ def test_a_copied_home_serves_its_own_folder(start: Start) -> None:
     assert "Warning" not in copy.output
 
 
-def test_a_home_with_an_absolute_path_of_its_own_is_carried_over(start: Start) -> None:
-    gateway = start()
-    gateway.stop()
-    assert stored_folder(gateway.home) == "files"
-    store_folder(gateway.home, gateway.files)
-    assert str(gateway.files) in gateway.command("connection", "show", "local")
-    gateway.start()
-    assert stored_folder(gateway.home) == "files"
-    assert upload(gateway, "a.txt") == 204
-    assert (gateway.files / "web" / "a.txt").exists()
-
-
 def test_a_home_that_was_copied_before_paths_were_relative_says_whose_folder_it_uses(start: Start) -> None:
     original = start()
     original.stop()
