@@ -35,7 +35,7 @@ def other_node(database: Database) -> JobRecords:
 @pytest.fixture
 def record(alice: User, database: Database) -> JobRecord:
     now = database.now()
-    return JobRecord("a" * 32, alice.id, str(alice.id), "copy", RUNNING, "/a", "/b", 0, 0, None, None, "id", now, None)
+    return JobRecord("a" * 32, alice.id, str(alice.id), "copy", "/a", "/b", "id", now)
 
 
 async def test_progress_and_outcome_are_seen_by_others(

@@ -3,9 +3,10 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from secrets import token_hex
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 import structlog
@@ -26,8 +27,6 @@ log = structlog.get_logger()
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What a user sees of a job."""
-
     id: str
     kind: str
     state: str
@@ -52,19 +51,10 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class _Outcome(msgspec.Struct, omit_defaults=True):
-    """As it is stored."""
-
     result: str | None = None
     code: str | None = None
     detail: str | None = None
     trash_id: str | None = None
-
-
-class Place(msgspec.Struct):
-    """Of a change among the jobs of its actor."""
-
-    taken: bool = False
-    """Whether it has become a job, which leaves the place when it ends."""
 
 
 class Jobs:
@@ -87,22 +77,17 @@ class Jobs:
         return len(self._running)
 
     @contextmanager
-    def place(self, namespace: str) -> Iterator["Place"]:
+    def place(self, namespace: str) -> Iterator[None]:
         """Reserve a place for a change that may become a job; `TooManyRequests` if this process has no more."""
         if self._by_namespace[namespace] >= self.max_per_actor:
             raise self.too_many()
         self._by_namespace[namespace] += 1
-        place = Place()
         try:
-            yield place
+            yield
         finally:
-            if not place.taken:
-                self._leave(namespace)
-
-    def _leave(self, namespace: str) -> None:
-        self._by_namespace[namespace] -= 1
-        if not self._by_namespace[namespace]:
-            del self._by_namespace[namespace]
+            self._by_namespace[namespace] -= 1
+            if not self._by_namespace[namespace]:
+                del self._by_namespace[namespace]
 
     def too_many(self) -> TooManyRequests:
         return TooManyRequests(
@@ -116,9 +101,9 @@ class Jobs:
         work: asyncio.Task[ChangeResult],
         counted: ProgressCounter,
         cancel: Callable[[], None],
-        place: "Place",
+        place: ExitStack,
     ) -> bool:
-        """Let `work` go on by itself.
+        """Let `work` go on by itself, in its `place` until it ends.
 
         If the database does not answer, or other nodes have too many jobs of this actor, it stays with its request.
         """
@@ -127,18 +112,17 @@ class Jobs:
         job = await self.records.add(record, counted, cancel, most=self.max_per_actor)
         if job is None:
             return False
-        place.taken = True
         self._running[job.key] = job
-        task = asyncio.create_task(self._conclude(job, record.namespace, work))
+        task = asyncio.create_task(self._conclude(job, place.pop_all(), work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True
 
-    async def _conclude(self, job: OwnedJob, namespace: str, work: asyncio.Task[ChangeResult]) -> None:
+    async def _conclude(self, job: OwnedJob, place: ExitStack, work: asyncio.Task[ChangeResult]) -> None:
         await asyncio.wait({work})
         state, outcome = self._outcome(work)
         del self._running[job.key]
-        self._leave(namespace)
+        place.close()
         await self.records.end(job, state, msgspec.json.encode(outcome).decode())
 
     def _outcome(self, work: asyncio.Task[ChangeResult]) -> tuple[str, _Outcome]:
@@ -211,27 +195,25 @@ _COUNTABLE: Final = ("copy", "move")
 """What is being removed cannot be counted."""
 
 
-class CountsFiles(Protocol):
-    async def count_files(self, folder: Path) -> int | None: ...
-
-
-class HasFiles(Protocol):
-    @property
-    def files(self) -> CountsFiles: ...
-
-
-OperationsT = TypeVar("OperationsT", bound=HasFiles)
+OperationsT = TypeVar("OperationsT")
 """What a change is carried out with: `Operations`, which know jobs themselves."""
 
 
 class UserJobs(Generic[OperationsT]):
     """The jobs of one actor. `operations` makes those of the job: the same, for a context that outlives the request."""
 
-    def __init__(self, jobs: Jobs, actor: Actor, operations: Callable[[Actor], OperationsT]) -> None:
+    def __init__(
+        self,
+        jobs: Jobs,
+        actor: Actor,
+        operations: Callable[[Actor], OperationsT],
+        count_files: Callable[[OperationsT, Path], Awaitable[int | None]],
+    ) -> None:
         actor.require_unrestricted()
         self._jobs = jobs
         self._actor = actor
         self._operations = operations
+        self._count_files = count_files
         self._user = actor.user.id
         self._namespace = actor.namespace
 
@@ -248,7 +230,8 @@ class UserJobs(Generic[OperationsT]):
 
         `TooManyRequests`: the actor has too many jobs.
         """
-        with self._jobs.place(self._namespace) as place:
+        with ExitStack() as place:
+            place.enter_context(self._jobs.place(self._namespace))
             if await self._jobs.records.running_by(self._namespace) >= self._jobs.max_per_actor:
                 raise self._jobs.too_many()
             return await self._run(kind, source, target, work, wait, place)
@@ -260,7 +243,7 @@ class UserJobs(Generic[OperationsT]):
         target: Path | None,
         work: Callable[[OperationsT], Awaitable[ChangeResult]],
         wait: float,
-        place: Place,
+        place: ExitStack,
     ) -> ChangeResult | Job:
         counted, unwanted = ProgressCounter(), asyncio.Event()
         context = replace(self._actor.context, client_gone=unwanted.wait, slot=None)
@@ -276,25 +259,20 @@ class UserJobs(Generic[OperationsT]):
             user_id=self._user,
             namespace=self._namespace,
             kind=kind,
-            state=RUNNING,
             source=str(source),
             target=None if target is None else str(target),
-            entries=0,
-            size=0,
-            total=None,
-            outcome=None,
             request_id=context.request_id,
             started_at=self._jobs.now(),
-            ended_at=None,
         )
         task = asyncio.create_task(carry_out())
         try:
-            if await _is_done(task, wait):
+            await asyncio.wait({task}, timeout=wait)
+            if task.done():
                 return task.result()
             with suppress(PorticoError):
                 if await self._jobs.adopt(record, task, counted, unwanted.set, place):
                     if kind in _COUNTABLE:
-                        _count(task, operations, source, counted)
+                        _count(task, partial(self._count_files, operations, source), counted)
                     return job_of(replace(record, entries=counted.entries, size=counted.size))
             return await _while_client_waits(task, unwanted, self._actor.context.client_gone())
         except BaseException:  # also a cancellation of the request itself: the work does not outlive it
@@ -329,22 +307,19 @@ class UserJobs(Generic[OperationsT]):
         return record
 
 
-def _count(task: asyncio.Task[ChangeResult], operations: HasFiles, source: Path, counted: ProgressCounter) -> None:
+def _count(
+    task: asyncio.Task[ChangeResult], files: Callable[[], Awaitable[int | None]], counted: ProgressCounter
+) -> None:
     """Find out how many files there are, as long as the work goes on."""
 
     async def count() -> None:
         if task.done():  # then its admission slot is given back, and must not be taken again
             return
         with suppress(PorticoError):
-            counted.total = await operations.files.count_files(source)
+            counted.total = await files()
 
     counting = asyncio.create_task(count())
     task.add_done_callback(lambda _: counting.cancel())
-
-
-async def _is_done(task: asyncio.Task[Any], wait: float) -> bool:
-    done, _ = await asyncio.wait({task}, timeout=wait)
-    return bool(done)
 
 
 async def _while_client_waits(

@@ -7,25 +7,22 @@ import msgspec
 from portico.model.rights import Right
 from portico.operations.account import AccountServices, OwnAccount
 from portico.operations.actors.actor import Actor
-from portico.operations.actors.tree import Trees
+from portico.operations.actors.tree import Tree, Trees
 from portico.operations.files.files import Files, FileServices
 from portico.operations.jobs import Jobs, UserJobs
 from portico.operations.sharing.link_limits import LinkLimits, Usage, not_by_link
 from portico.operations.sharing.links import Shares, ShareServices
-from portico.operations.trash import Trash, TrashServices
+from portico.operations.trash import Trash
 from portico.operations.uploads.access import UploadServices
 from portico.operations.uploads.concatenation import Concatenation
 from portico.operations.uploads.resumable import ResumableUploads
 
 
 class Features(msgspec.Struct, frozen=True):
-    """What all actors of a worker share, each feature by itself."""
-
     trees: Trees
     usage: Usage
     files: FileServices
     uploads: UploadServices
-    trash: TrashServices
     shares: ShareServices
     jobs: Jobs
     account: AccountServices
@@ -37,7 +34,7 @@ class Operations:
     def __init__(self, features: Features, actor: Actor) -> None:
         self._features = features
         self._actor = actor
-        self._tree = features.trees.of(actor)
+        self._tree = Tree(features.trees, actor)
         self._limits = LinkLimits(features.usage, actor)
 
     def allows(self, right: Right) -> bool:
@@ -66,22 +63,21 @@ class Operations:
     def trash(self) -> Trash:
         """What was deleted or replaced, and can be brought back."""
         self._refuse_guests()
-        return Trash(self._features.trash, self._tree)
+        return Trash(self._features.files.audit, self._features.files.links, self._tree)
 
     @property
     def shares(self) -> Shares:
-        """The actor's own share links."""
         return Shares(self._features.shares, self._tree)
 
     @property
     def jobs(self) -> "UserJobs[Operations]":
-        "Changes that continue after their request was answered."
+        """Changes that continue after their request was answered."""
         self._refuse_guests()
-        return UserJobs(self._features.jobs, self._actor, partial(Operations, self._features))
+        make = partial(Operations, self._features)
+        return UserJobs(self._features.jobs, self._actor, make, lambda made, folder: made.files.count_files(folder))
 
     @property
     def account(self) -> OwnAccount:
-        """The account of a signed-in user."""
         return OwnAccount(self._features.account, self._actor)
 
     def _refuse_guests(self) -> None:

@@ -16,6 +16,7 @@ from portico.model.rights import Right
 from portico.observability.audit import AuditTrail
 from portico.operations.actors.auditing import Change, ChangeResult
 from portico.operations.actors.tree import Tree
+from portico.operations.sharing.links import links_follow
 from portico.store.trash import REPLACED, Trashed, TrashRecords
 
 _AT_ONCE = 1000
@@ -92,17 +93,12 @@ class TrashPage(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
-class TrashServices(msgspec.Struct, frozen=True):
-    audit: AuditTrail
-    links: ShareLinks
-
-
 class Trash:
     """An actor sees what was below the actor's own root, no matter who deleted it."""
 
-    def __init__(self, shared: TrashServices, tree: Tree) -> None:
-        self._audit = shared.audit
-        self._links = shared.links
+    def __init__(self, audit: AuditTrail, links: ShareLinks, tree: Tree) -> None:
+        self._audit = audit
+        self._links = links
         self._context = tree.actor.context
         self._tree = tree
 
@@ -138,15 +134,9 @@ class Trash:
                 drive.restore(record, on_conflict), Right.UPLOAD, Right.OVERWRITE
             )
             change.line.target = str(restored)
-            await self._links_follow(record, path, restored)
+            (_, old), (_, new) = self._tree.place(path), self._tree.place(restored)
+            await links_follow(self._links.restored(record.id, old, new))
         return change.result(restored)
-
-    async def _links_follow(self, record: Trashed, path: Path, restored: Path) -> None:
-        """Let its links follow. If they can't, it is restored all the same."""
-        try:
-            await self._links.restored(record.id, self._tree.place(path).path, self._tree.place(restored).path)
-        except PorticoError as error:
-            log.warning("links-not-moved", code=error.code, cause=error.cause)
 
     async def remove(self, trash_id: str) -> None:
         """Remove it for good. Cancelled when the client hangs up; the sweep then removes the rest."""

@@ -76,8 +76,12 @@ class FairTurns:
         return turn
 
     @asynccontextmanager
-    async def turn(self, keys: Keys, cost: int = 1) -> AsyncIterator[None]:
-        turn = await self.take(keys, cost)
+    async def turn(self, keys: Keys, cost: int = 1, *, full: Exception | None = None) -> AsyncIterator[None]:
+        """`full` is raised instead of `NoRoom`."""
+        try:
+            turn = await self.take(keys, cost)
+        except NoRoom as error:
+            raise full or error from None
         try:
             yield
         finally:

@@ -47,7 +47,7 @@ from portico.operations.sharing.link_limits import Usage
 from portico.operations.sharing.links import ShareServices
 from portico.operations.thumbnails.process import ThumbnailProcess
 from portico.operations.thumbnails.thumbnails import open_thumbnails
-from portico.operations.trash import TrashServices, sweep_trash
+from portico.operations.trash import sweep_trash
 from portico.operations.uploads.access import UploadServices
 from portico.operations.uploads.expiry import sweep_uploads
 from portico.providers.contract.registry import PATH_OPTIONS
@@ -198,7 +198,6 @@ async def open_gateway(
                 max_file_size=settings.max_file_size,
                 always_digest=always_digest,
             ),
-            TrashServices(audit, links),
             ShareServices(audit, links, guests, passwords, database.now),
             jobs,
             AccountServices(sign_in, sessions, keys, audit),

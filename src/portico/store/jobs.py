@@ -63,16 +63,16 @@ class JobRecord(msgspec.Struct, frozen=True, rename={"size": "bytes"}):
     namespace: str
     """Tells those apart who must not see each other's jobs."""
     kind: str
-    state: str
     source: str
     target: str | None
-    entries: int
-    size: int
-    total: int | None
-    outcome: str | None
     request_id: str
     started_at: int
-    ended_at: int | None
+    state: str = RUNNING
+    entries: int = 0
+    size: int = 0
+    total: int | None = None
+    outcome: str | None = None
+    ended_at: int | None = None
 
 
 class OwnedJob(Owned):

@@ -14,8 +14,6 @@ from portico.operations.actors.request_context import RequestContext
 
 
 class ChangeResult(msgspec.Struct, frozen=True):
-    """What a change to the tree has done."""
-
     path: Path | None = None
     """Where the file or folder is now, if there is one."""
     trash_ids: Sequence[str] = ()
@@ -74,3 +72,12 @@ def _outcome(error: BaseException) -> str:
     if isinstance(error, ChangeAbandoned) or not isinstance(error, Exception):
         return "interrupted"
     return error.code if isinstance(error, PorticoError) else "internal"
+
+
+async def note_refusal(
+    audit: AuditTrail, context: RequestContext, action: str, path: Path, error: PorticoError
+) -> None:
+    """Write the line of a change that may not begin."""
+    line = context.audit_line(action, outcome=error.code)
+    line.path = str(path)
+    await audit.end(line)

@@ -2,9 +2,9 @@
 
 import asyncio
 import sys
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -13,7 +13,7 @@ import msgspec
 from portico.model.errors import TooManyRequests, Unavailable
 from portico.observability.audit import DONE, AuditLine
 from portico.operations.actors.attempt import Attempt
-from portico.runtime.fair_turns import FairTurns, Keys, NoRoom
+from portico.runtime.fair_turns import FairTurns, Keys
 
 MAX_WAITING = 1000
 """Requests per worker and connection that may wait for their answer to begin. Uploads do not count: they wait for their
@@ -38,14 +38,14 @@ class Admission:
     """Counted per connection, so that a storage service that hangs does not hold up users of another one."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, Counter[Hashable]] = {}
+        self._waiting: defaultdict[str, Counter[Hashable]] = defaultdict(Counter)
         """By actor."""
-        self._looking: dict[str, FairTurns] = {}
+        self._looking: defaultdict[str, FairTurns] = defaultdict(lambda: FairTurns(LOOKED_AT, shares=LOOKED_AT_BY))
         self._searches = FairTurns(sys.maxsize, shares=SEARCHES_OF, limits=MAX_SEARCHES_OF)
 
     def enter(self, connection: str, share: Keys) -> "Slot":
         """One of the places. When all are taken, an actor with less than a fair share of them still gets one."""
-        waiting = self._waiting.setdefault(connection, Counter())
+        waiting = self._waiting[connection]
         if (total := waiting.total()) >= MAX_WAITING:
             actors = len(waiting) + (share[0] not in waiting)
             if waiting[share[0]] >= MAX_WAITING // actors or total >= 2 * MAX_WAITING:
@@ -55,24 +55,12 @@ class Admission:
 
     def looking(self, connection: str, share: Keys, entries: int) -> AbstractAsyncContextManager[None]:
         """Wait for the actor's turn to look at so many entries, or at as many as an actor may have at once."""
-        turns = self._looking.get(connection)
-        if turns is None:
-            turns = self._looking[connection] = FairTurns(LOOKED_AT, shares=LOOKED_AT_BY)
-        return turns.turn(share, min(entries, *LOOKED_AT_BY))
+        return self._looking[connection].turn(share, min(entries, *LOOKED_AT_BY))
 
-    @asynccontextmanager
-    async def searching(self, share: Keys) -> AsyncIterator[None]:
+    def searching(self, share: Keys) -> AbstractAsyncContextManager[None]:
         """Wait for the actor's turn to search; `TooManyRequests` if many searches of the actor wait already."""
-        try:
-            turn = await self._searches.take(share)
-        except NoRoom:
-            raise TooManyRequests(
-                "Too many of your searches are running. Wait until one is done.", retry_after=1
-            ) from None
-        try:
-            yield
-        finally:
-            turn.release()
+        sentence = "Too many of your searches are running. Wait until one is done."
+        return self._searches.turn(share, full=TooManyRequests(sentence, retry_after=1))
 
 
 class Slot:

@@ -20,15 +20,10 @@ from portico.store.share_links import OpenLink
 
 
 class Trees(msgspec.Struct, frozen=True):
-    """What the trees of a worker share."""
-
     pool: ConnectionPool
     admission: Admission
     watches: Watches
     long_work: CancellableWork
-
-    def of(self, actor: Actor) -> "Tree":
-        return Tree(self, actor)
 
 
 class Tree:
@@ -73,7 +68,6 @@ class Tree:
     # What the actor has under way
 
     def looking(self, entries: int) -> AbstractAsyncContextManager[None]:
-        """Wait for the actor's turn to look at so many entries."""
         return self._shared.admission.looking(self.actor.user.root.connection, self.actor.share, entries)
 
     def searching(self) -> AbstractAsyncContextManager[None]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from portico.drive.drive import Drive
-from portico.model.entries import Entry
+from portico.model.entries import Download, Entry
 from portico.model.errors import Changed, DigestMismatch, NotFound, PorticoError
 from portico.model.paths import Path
 from portico.store.digests import FileDigests
@@ -43,7 +43,7 @@ async def adopt_digests(drive: Drive, digests: FileDigests, connection: str) -> 
             if recorded is None:
                 continue
             try:
-                same = await _sha256(drive, path, entry) == recorded.sha256
+                same = await sha256_of(await drive.read(path, etag=entry.etag)) == recorded.sha256
             except (Changed, NotFound):
                 yield path, Adoption.CHANGED
                 continue
@@ -52,9 +52,8 @@ async def adopt_digests(drive: Drive, digests: FileDigests, connection: str) -> 
             yield path, Adoption.ADOPTED if same else Adoption.DIFFERENT
 
 
-async def _sha256(drive: Drive, path: Path, entry: Entry) -> bytes | None:
+async def sha256_of(download: Download) -> bytes | None:
     hashing = Hashing(sha256=True)
-    download = await drive.read(path, etag=entry.etag)
     async with aclosing(download.chunks) as chunks:
         async for chunk in chunks:
             await hashing.update(chunk)
@@ -108,8 +107,6 @@ class WantedDigest(NamedTuple):
 
 
 class ExpectedDigest(msgspec.Struct, frozen=True):
-    """A digest that was announced, and by what."""
-
     field: str
     algorithm: str
     value: bytes

@@ -1,7 +1,7 @@
 """`Files`: what one actor can do with the files and folders of their tree."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-import structlog
 
 from portico.accounts.guests import Guests
 from portico.accounts.sessions import Tickets
@@ -21,8 +20,7 @@ from portico.model.paths import Path
 from portico.model.rights import Right
 from portico.observability.audit import AuditTrail
 from portico.operations.actors.actor import Scope, Standing
-from portico.operations.actors.attempt import Attempt
-from portico.operations.actors.auditing import Change, ChangeResult
+from portico.operations.actors.auditing import Change, ChangeResult, note_refusal
 from portico.operations.actors.tree import Tree
 from portico.operations.files import replay
 from portico.operations.files.archives import Archive, ArchiveLimits, ArchiveMemory
@@ -30,6 +28,7 @@ from portico.operations.files.receipts import Receipt, Receipts
 from portico.operations.files.search import Criteria, SearchPage, search
 from portico.operations.files.upload import Upload
 from portico.operations.sharing.link_limits import LinkLimits, not_by_link
+from portico.operations.sharing.links import links_follow
 from portico.operations.thumbnails.thumbnails import SMALL, PlannedThumbnail, Thumbnail, Thumbnails
 from portico.runtime.fair_scheduling import FairScheduler
 from portico.store.digests import FileDigest, FileDigests
@@ -37,8 +36,6 @@ from portico.store.sessions import Session
 from portico.store.tickets import LIFETIME
 
 __all__ = ["FileServices", "Files", "OnConflict", "Ticket"]
-
-log = structlog.get_logger()
 
 _COUNTED_AT_ONCE = 1000
 _MOST_COUNTED = 1_000_000
@@ -56,8 +53,6 @@ class Ticket(msgspec.Struct, frozen=True):
 
 
 class FileServices(msgspec.Struct, frozen=True):
-    """What the files of all actors of a worker need."""
-
     audit: AuditTrail
     digests: FileDigests
     links: ShareLinks
@@ -76,8 +71,6 @@ class FileServices(msgspec.Struct, frozen=True):
 
 
 class Files:
-    """Made for one request."""
-
     def __init__(self, shared: FileServices, tree: Tree, limits: LinkLimits) -> None:
         self._shared = shared
         self._tree = tree
@@ -281,9 +274,7 @@ class Files:
             yield upload
         except PorticoError as error:
             if not upload.failed:  # a file that failed has a line of its own
-                line = self._context.audit_line("upload", outcome=error.code)
-                line.path = str(folder)
-                await self._shared.audit.end(line)
+                await note_refusal(self._shared.audit, self._context, "upload", folder, error)
             raise
         finally:
             if recorded:
@@ -296,7 +287,6 @@ class Files:
                 )
 
     def receipt(self, path: Path, entry: Entry, sha256: bytes | None) -> Receipt:
-        """A signed receipt for a file that this actor has just stored."""
         user = self._actor.user.name
         if guest := self._actor.guest:
             user = f"{guest.name or 'guest'} (link {guest.link.id} of {user})"
@@ -317,36 +307,25 @@ class Files:
     async def copy(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> ChangeResult:
         """Copy a file or folder. Cancelled when the client hangs up."""
         drive, source, target = await self._ends(source, target)
-        copying: Callable[..., Coroutine[Any, Any, Path]] = drive.copy
-        keeps = replay.keeps_existing(drive, on_conflict)
-        if attempt := self._context.attempt:
-
-            async def done() -> Path | None:
-                return await replay.copied_to(drive, attempt, source, target) if keeps else None
-
-            copying = partial(self._once, attempt, drive, drive.copy, done)
+        needed = {Right.DOWNLOAD, Right.UPLOAD}
+        if not replay.keeps_existing(drive, on_conflict):
+            needed.add(Right.OVERWRITE)
         async with self._change("copy", drive, source, target) as change:
             await change.begin()
-            needed = (Right.DOWNLOAD, Right.UPLOAD, *(() if keeps else (Right.OVERWRITE,)))
-            place: Path = await self._tree.cancellable(copying(source, target, on_conflict), *needed)
+            copying = self._once(drive, drive.copy, replay.copied_to, source, target, on_conflict)
+            place: Path = await self._tree.cancellable(copying, *needed)
             change.line.target = str(place)
         return change.result(place)
 
     async def move(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> ChangeResult:
         """Move a file or folder. Cancelled when the client hangs up."""
         drive, source, target = await self._ends(source, target)
-        moving: Callable[..., Coroutine[Any, Any, Path]] = drive.move
-        if attempt := self._context.attempt:
-            keeps = replay.keeps_existing(drive, on_conflict)
-            done = partial(replay.moved_to, drive, attempt, source, target, keeps=keeps)
-            moving = partial(self._once, attempt, drive, drive.move, done)
         async with self._change("move", drive, source, target) as change:
             await change.begin()
-            place: Path = await self._tree.cancellable(
-                moving(source, target, on_conflict), Right.UPLOAD, Right.OVERWRITE
-            )
+            moving = self._once(drive, drive.move, replay.moved_to, source, target, on_conflict)
+            place: Path = await self._tree.cancellable(moving, Right.UPLOAD, Right.OVERWRITE)
             change.line.target = str(place)
-            await self._links_follow(self._links_moved(drive, source, place))
+            await links_follow(self._links_moved(drive, source, place))
         return change.result(place)
 
     async def _ends(self, source: Path, target: Path) -> tuple[Drive, Path, Path]:
@@ -359,21 +338,22 @@ class Files:
 
     async def _once(
         self,
-        attempt: Attempt,
         drive: Drive,
-        transfer: Callable[..., Coroutine[Any, Any, Path]],
-        done: Callable[[], Coroutine[Any, Any, Path | None]],
+        transfer: Callable[..., Awaitable[Path]],
+        done: Callable[..., Awaitable[Path | None]],
         source: Path,
         target: Path,
         on_conflict: OnConflict | None,
     ) -> Path:
         """As `transfer`, unless an earlier attempt has done it. What it needs to know is noted first."""
-        if attempt.is_repeated and (place := await done()):
-            return place
-        if on_conflict is OnConflict.RENAME:
-            return await transfer(source, target, on_conflict, partial(attempt.choose, target))
-        if replay.keeps_existing(drive, on_conflict) and not await drive.find(target):
-            await attempt.choose(target, target)
+        if attempt := self._context.attempt:
+            keeps = replay.keeps_existing(drive, on_conflict)
+            if attempt.is_repeated and (place := await done(drive, attempt, source, target, keeps=keeps)):
+                return place
+            if on_conflict is OnConflict.RENAME:
+                return await transfer(source, target, on_conflict, partial(attempt.choose, target))
+            if keeps and not await drive.find(target):
+                await attempt.choose(target, target)
         return await transfer(source, target, on_conflict)
 
     async def delete(self, path: Path, *, recursive: bool = False, permanent: bool = False) -> ChangeResult:
@@ -421,11 +401,4 @@ class Files:
 
     async def _links_deleted(self, path: Path, *, is_folder: bool, trash_id: str | None = None) -> None:
         deleted = self._shared.links.deleted(*self._tree.place(path), is_folder=is_folder, trash_id=trash_id)
-        await self._links_follow(deleted)
-
-    async def _links_follow(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let links follow a change. If they can't, the change is done all the same."""
-        try:
-            await work
-        except PorticoError as error:
-            log.warning("links-not-moved", code=error.code, cause=error.cause)
+        await links_follow(deleted)

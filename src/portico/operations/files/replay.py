@@ -36,16 +36,15 @@ async def is_gone(drive: Drive, attempt: Attempt, path: Path) -> bool:
 
 
 async def moved_to(drive: Drive, attempt: Attempt, source: Path, target: Path, *, keeps: bool) -> Path | None:
-    """Where the source was moved to, if it was."""
     place = attempt.place_of(target) if keeps else target
     if await is_gone(drive, attempt, source) and place and await drive.find(place):
         return place
     return None
 
 
-async def copied_to(drive: Drive, attempt: Attempt, source: Path, target: Path) -> Path | None:
+async def copied_to(drive: Drive, attempt: Attempt, source: Path, target: Path, *, keeps: bool) -> Path | None:
     """Where the source, a file, was copied to, if it was. Whether a folder is complete cannot be seen."""
-    place = attempt.place_of(target)
+    place = attempt.place_of(target) if keeps else None
     if place is None or (copy := await drive.find(place)) is None or copy.is_folder:
         return None
     original = await drive.find(source)

@@ -261,7 +261,8 @@ class Upload:
     ) -> AsyncIterator[bytes]:
         """The chunks, followed by an error, and so by nothing stored, if the file must not be committed."""
         limit = self._max_file_size
-        standing = self._standing()
+        needed = [Right.UPLOAD] if keeps_existing(self._drive, self.on_conflict) else [Right.UPLOAD, Right.OVERWRITE]
+        standing = Standing(self._actor, *needed)
         watch: Watch | None = None
         size = change.line.bytes = 0
         async for chunk in chunks:
@@ -284,11 +285,6 @@ class Upload:
         await self._tree.check_commit(standing)
         await counted.enter_async_context(self._limits.counted(size))
         await change.begin()  # the provider commits next
-
-    def _standing(self) -> Standing:
-        if keeps_existing(self._drive, self.on_conflict):
-            return Standing(self._actor, Right.UPLOAD)
-        return Standing(self._actor, Right.UPLOAD, Right.OVERWRITE)
 
     def _too_large(self, name: str) -> TooLarge:
         return TooLarge(f"'{name}' exceeds the limit of {self._max_file_size} bytes per file. Upload a smaller file.")

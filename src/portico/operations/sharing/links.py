@@ -2,15 +2,16 @@
 
 import builtins
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
+import structlog
 
 from portico.accounts.guests import Guests
 from portico.accounts.passwords import Passwords, check_password
 from portico.accounts.share_links import ShareLinks, end_of
-from portico.model.errors import Forbidden, InvalidRequest, not_found
+from portico.model.errors import Forbidden, InvalidRequest, PorticoError, not_found
 from portico.model.paths import Path
 from portico.model.rights import Right
 from portico.observability.audit import AuditTrail
@@ -20,6 +21,8 @@ from portico.runtime import clock
 from portico.store.share_links import LinkAccess, LinkKind, ShareLink
 
 __all__ = ["LinkAccess", "LinkDetails", "LinkKind", "LinkOptions", "ShareServices", "Shares"]
+
+log = structlog.get_logger()
 
 MAX_TITLE, MAX_NOTE, MAX_TYPES, MAX_COUNT = 200, 4000, 50, 10**15
 _TYPE = re.compile(r"\.[a-z0-9][a-z0-9.+-]{0,15}|[a-z]+/(?:\*|[a-z0-9][a-z0-9.+-]{0,100})")
@@ -55,8 +58,6 @@ class LinkDetails(msgspec.Struct, frozen=True):
 
 
 class ShareServices(msgspec.Struct, frozen=True):
-    """What the share links of all actors of a worker need."""
-
     audit: AuditTrail
     links: ShareLinks
     guests: Guests
@@ -73,7 +74,6 @@ class Shares:
         self._tree = tree
 
     async def add(self, path: Path, kind: LinkKind, options: LinkOptions) -> LinkDetails:
-        """Make a link to a file or folder."""
         self._begin(makes=True)
         user, policy = self._actor.user, self._links.policy
         key = self._actor.context.key
@@ -253,3 +253,11 @@ def _types(types: Sequence[str]) -> list[str]:
         if not _TYPE.fullmatch(kind):
             raise InvalidRequest(f"'{kind[:40]}' is not a valid file type; use one like .pdf or image/*.")
     return found
+
+
+async def links_follow(work: Awaitable[None]) -> None:
+    """Let links follow a change. If they can't, the change is done all the same."""
+    try:
+        await work
+    except PorticoError as error:
+        log.warning("links-not-moved", code=error.code, cause=error.cause)

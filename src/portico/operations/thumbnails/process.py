@@ -5,8 +5,8 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import structlog
 from portico.model.entries import Chunks
 from portico.model.errors import Unavailable
 from portico.operations.thumbnails import worker
-from portico.runtime.fair_turns import FairTurns, Keys, NoRoom
+from portico.runtime.fair_turns import FairTurns, Keys
 
 AT_ONCE = 3
 """Per worker of the gateway: that many times the memory and a core of a child."""
@@ -60,24 +60,16 @@ class ThumbnailProcess:
 
     @staticmethod
     def is_installed() -> bool:
-        """Whether the extra is."""
         return find_spec("PIL") is not None
 
     @staticmethod
     def has_documents() -> bool:
         return find_spec("pypdfium2") is not None
 
-    @asynccontextmanager
-    async def turn(self, keys: Keys) -> AsyncIterator[None]:
+    def turn(self, keys: Keys) -> AbstractAsyncContextManager[None]:
         """One of the few places, in turn by actor. `Unavailable` if too many wait for one."""
-        try:
-            turn = await self._turns.take(keys)
-        except NoRoom:
-            raise Unavailable("Too many thumbnails are being made. Try again in a moment.", retry_after=5) from None
-        try:
-            yield
-        finally:
-            turn.release()
+        full = Unavailable("Too many thumbnails are being made. Try again in a moment.", retry_after=5)
+        return self._turns.turn(keys, full=full)
 
     async def make(self, request: Request, chunks: Chunks) -> Pictures | None:
         """What the worker makes of a file; None if it cannot. Take a `turn` first.

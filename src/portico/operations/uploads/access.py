@@ -23,8 +23,6 @@ READ_AHEAD_AT_ONCE = 16
 
 
 class UploadServices(msgspec.Struct, frozen=True):
-    """What the resumable uploads of all actors of a worker need."""
-
     audit: AuditTrail
     uploads: Uploads
     digests: FileDigests
@@ -58,24 +56,23 @@ class UploadAccess:
 
     @asynccontextmanager
     async def claimed(self, drive: Drive, upload_id: str) -> AsyncGenerator[UploadClaim]:
-        """The upload, for this request alone. `NotFound` if there is none."""
+        """The upload, for this request alone.
+
+        `NotFound` if it has expired, or the user's files are elsewhere now; `Forbidden` without the right to upload.
+        """
         async with self._uploads.claimed(upload_id, self._user.id) as claim:
             if claim is None:
                 raise no_such_upload()
-            self._check(drive, claim.record)
+            drive.require(Right.UPLOAD)
+            record, details = claim.record, details_of(claim.record)
+            if (
+                record.connection != self._tree.place(Path()).connection
+                or details.root != str(drive.root)
+                or details.guest != self._guest
+                or record.expires_at <= self._now()
+            ):
+                raise no_such_upload()
             yield claim
-
-    def _check(self, drive: Drive, record: UploadRecord) -> None:
-        """`NotFound` if it has expired, or the user's files are elsewhere now; `Forbidden` without the right to upload."""
-        drive.require(Right.UPLOAD)
-        details = details_of(record)
-        if (
-            record.connection != self._tree.place(Path()).connection
-            or details.root != str(drive.root)
-            or details.guest != self._guest
-            or record.expires_at <= self._now()
-        ):
-            raise no_such_upload()
 
 
 def no_such_upload() -> NotFound:

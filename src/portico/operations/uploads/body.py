@@ -146,7 +146,11 @@ class VerifiedBodies(msgspec.Struct, frozen=True):
                 if claim is None:
                     raise no_such_upload()
                 try:
-                    await self._store(claim, chunks, length, hashing)
+                    upload = await self.drive.resume_upload(state_of(claim.record))
+                    save = partial(save_progress, claim, upload)
+                    await upload.append(hashing.watch(chunks), save, at_most=length)
+                    await hashing.check()
+                    await upload.finish(save)
                     yield partial_uploads(self.drive, [part])
                 finally:
                     await asyncio.shield(self._end(claim))
@@ -156,14 +160,6 @@ class VerifiedBodies(msgspec.Struct, frozen=True):
             await abandon(claim, self.drive)
         except PorticoError as error:  # the outcome of the request says more
             log.warning("hidden-upload-not-removed", code=error.code, cause=error.cause, left_to="sweep")
-
-    async def _store(
-        self, claim: UploadClaim, chunks: AsyncIterator[bytes], length: int | None, hashing: Hashing
-    ) -> None:
-        upload = await self.drive.resume_upload(state_of(claim.record))
-        await upload.append(hashing.watch(chunks), partial(save_progress, claim, upload), at_most=length)
-        await hashing.check()
-        await upload.finish(partial(save_progress, claim, upload))
 
 
 async def partial_uploads(drive: Drive, upload_ids: list[str]) -> AsyncIterator[bytes]:

@@ -1,6 +1,5 @@
 """`UploadCompletion`: the end of a resumable upload, when all of its bytes have arrived."""
 
-from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
 
@@ -15,7 +14,7 @@ from portico.model.rights import Right
 from portico.operations.actors.actor import Standing
 from portico.operations.actors.auditing import Change
 from portico.operations.actors.tree import Tree
-from portico.operations.files.digests import Hashing, WantedDigest
+from portico.operations.files.digests import WantedDigest, sha256_of
 from portico.operations.sharing.link_limits import LinkLimits
 from portico.operations.uploads.access import (
     UploadDetails,
@@ -112,7 +111,7 @@ class UploadCompletion:
         """Compute the digest of the stored file, unless that was done in passing, and remember it."""
         try:
             if details.sha256 is None:
-                details.sha256 = await _read_digest(drive, path, entry)
+                details.sha256 = await sha256_of(await drive.read_to_compare(path, entry))
             await claim.save(details=text_of(details))
         except PorticoError as error:
             # The file is stored: that is the answer, even if it lacks the digest.
@@ -120,13 +119,3 @@ class UploadCompletion:
         if wanted.recorded and details.sha256:
             found = (drive.location(path), entry, details.sha256)
             await self._shared.digests.record(self._tree.place(path).connection, [found])
-
-
-async def _read_digest(drive: Drive, path: Path, entry: Entry) -> bytes | None:
-    hashing = Hashing(sha256=True)
-    download = await drive.read_to_compare(path, entry)
-    async with aclosing(download.chunks) as chunks:
-        async for chunk in chunks:
-            await hashing.update(chunk)
-    await hashing.check()
-    return hashing.sha256

@@ -59,9 +59,8 @@ class Concatenation:
             known = [details_of(claims[part].record) for part in parts]
             if (final := known[0].joined_as) and all(details.joined_as == final for details in known):
                 return await self._uploads.status(final)  # the answer to an earlier request was lost
-            if not all(
-                details.partial and claim.record.status == PART
-                for details, claim in zip(known, (claims[part] for part in parts), strict=True)
+            if not all(details.partial for details in known) or any(
+                claim.record.status != PART for claim in claims.values()
             ):
                 raise InvalidRequest("Only complete partial uploads can be joined. Finish them first.")
             size = sum(claim.record.offset for claim in claims.values())

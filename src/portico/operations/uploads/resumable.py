@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import timedelta
 from secrets import token_hex
 
@@ -15,7 +15,7 @@ from portico.model.errors import Forbidden, InvalidRequest, PorticoError, TooMan
 from portico.model.paths import Path
 from portico.model.rights import Right
 from portico.operations.actors.actor import Standing
-from portico.operations.actors.auditing import Change
+from portico.operations.actors.auditing import note_refusal
 from portico.operations.actors.tree import Tree
 from portico.operations.files.digests import ExpectedDigest, Hashing, WantedDigest
 from portico.operations.sharing.link_limits import LinkLimits
@@ -64,9 +64,9 @@ class ResumableUploads:
         """Begin an upload. One of no bytes is stored at once."""
         if self._limits.is_guest:
             new = msgspec.structs.replace(new, on_conflict=OnConflict.RENAME)
-        async with self._refusals_audited(new.path):
+        try:
             self._limits.check_folder(new.path.parent)
-            drive = await self._open()
+            drive = await self._tree.whole()
             await self._limits.check_names(drive, new.path)
             self._limits.check_file(new.path.name, new.size)
             await self._check_new(drive, new.size)
@@ -86,11 +86,14 @@ class ResumableUploads:
                 parts=parts,
             )
             record = await self._added(upload, details, new.path, new.size)
+        except PorticoError as error:
+            await note_refusal(self._shared.audit, self._actor.context, "upload", new.path, error)
+            raise
         return await self.status(record.id) if new.size == 0 else status_of(record, details)
 
     async def create_partial(self, size: int | None, metadata: str = "") -> UploadStatus:
         """Begin a part of a file that `Concatenation` will make; nobody sees it before."""
-        drive = await self._open()
+        drive = await self._tree.whole()
         record, details = await self._add_partial(drive, size, metadata)
         return await self.status(record.id) if size == 0 else status_of(record, details)
 
@@ -106,7 +109,7 @@ class ResumableUploads:
 
     async def status(self, upload_id: str) -> UploadStatus:
         """How much has arrived. A request that still sends is ended first; a complete upload is stored."""
-        drive = await self._open()
+        drive = await self._tree.whole()
         async with self._access.claimed(drive, upload_id) as claim:
             details = details_of(claim.record)
             if claim.record.status != OPEN:
@@ -138,26 +141,14 @@ class ResumableUploads:
         them is kept if they do not match. `wanted`: the digest of the whole file. With `read_ahead`, the first chunks
         may be taken before it is known whether the upload goes on with them.
         """
-        if not read_ahead or self._shared.reading_ahead.locked():
-            return await self._append(upload_id, offset, chunks, size, length, interrupt, expected, wanted)
-        async with self._shared.reading_ahead, ReadAhead(chunks) as ahead:
-            return await self._append(upload_id, offset, ahead, size, length, interrupt, expected, wanted)
-
-    async def _append(
-        self,
-        upload_id: str,
-        offset: int,
-        chunks: AsyncIterator[bytes],
-        size: int | None,
-        length: int | None,
-        interrupt: Callable[[], None] | None,
-        expected: Collection[ExpectedDigest],
-        wanted: WantedDigest,
-    ) -> UploadStatus:
-        drive = await self._open(admitted=False)
-        self._actor.context.release()  # a creation that goes on with its body
-        await self._shared.audit.check()  # before a large body is sent in vain
-        async with self._access.claimed(drive, upload_id) as claim:
+        async with AsyncExitStack() as stack:
+            if read_ahead and not self._shared.reading_ahead.locked():
+                await stack.enter_async_context(self._shared.reading_ahead)
+                chunks = await stack.enter_async_context(ReadAhead(chunks))
+            drive = await self._tree.whole(admitted=False)
+            self._actor.context.release()  # a creation that goes on with its body
+            await self._shared.audit.check()  # before a large body is sent in vain
+            claim = await stack.enter_async_context(self._access.claimed(drive, upload_id))
             claim.interrupt = interrupt
             details = details_of(claim.record)
             if details.parts:
@@ -227,24 +218,11 @@ class ResumableUploads:
 
     async def end(self, upload_id: str) -> None:
         """Give an upload up. A file that was stored stays."""
-        drive = await self._open()
+        drive = await self._tree.whole()
         async with self._access.claimed(drive, upload_id) as claim:
             await abandon(claim, drive)
 
     # Their parts
-
-    async def _open(self, *, admitted: bool = True) -> Drive:
-        return await self._tree.whole(admitted=admitted)
-
-    @asynccontextmanager
-    async def _refusals_audited(self, path: Path) -> AsyncGenerator[None]:
-        """An upload that may not begin has a line in the audit log, as one in a single request."""
-        try:
-            yield
-        except PorticoError as error:
-            async with Change(self._shared.audit, self._actor.context, "upload", path) as change:
-                change.line.outcome = error.code
-            raise
 
     def _size_limit(self, drive: Drive) -> int:
         return self._limits.most_bytes(drive.size_limit(self._shared.max_file_size))
