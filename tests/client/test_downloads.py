@@ -203,7 +203,7 @@ def test_a_finished_file_is_nobodys_part(tmp_path: Path, monkeypatch: pytest.Mon
     """Another download that starts during the rename must not take the finished file for a partial one."""
     first = PartialFile(str(tmp_path / "local"), keep=True)
     (tmp_path / ".local.portico-part").write_bytes(b"whole")
-    first.begin(5, '"1"')
+    first.size, first.etag = 5, '"1"'
     replace, is_locked = os.replace, locked_file._is_locked
 
     def while_replacing(source: str, target: str) -> None:

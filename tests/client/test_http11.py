@@ -2,7 +2,7 @@ import pytest
 
 from portico.client import NotAGateway, Unreachable
 from portico.client.http.effects import Request
-from portico.client.http.http11 import Chunked, Head, request_head
+from portico.client.http.http11 import Chunked, Head, UntilClose, request_head
 from portico.client.http.origin import Origin
 
 CHUNKED = b"5;extension\r\nhello\r\n1\r\n!\r\n0\r\nTrailer: x\r\n\r\n"
@@ -12,7 +12,7 @@ CHUNKED = b"5;extension\r\nhello\r\n1\r\n!\r\n0\r\nTrailer: x\r\n\r\n"
 def test_a_chunked_answer_is_read_however_it_is_cut(cut: int) -> None:
     framing = Chunked()
     pieces = framing.feed(CHUNKED[:cut])
-    assert not framing.end()
+    assert not framing.done
     pieces += framing.feed(CHUNKED[cut:])
     assert b"".join(pieces) == b"hello!"
     assert framing.done
@@ -35,7 +35,7 @@ def test_which_connections_are_kept() -> None:
     assert not Head.of(b"HTTP/1.1 200 OK\r\nConnection: Close").keep_alive
     assert not Head.of(b"HTTP/1.0 200 OK").keep_alive
     head = Head.of(b"HTTP/1.1 200 OK")
-    assert head.framing("GET").end()
+    assert isinstance(head.framing("GET"), UntilClose)
     assert not head.keep_alive
 
 

@@ -29,7 +29,8 @@ class AsyncClient(Base):
     """
 
     def _open(self, origin: Origin, timeout: float) -> None:
-        self._runner = AsyncRunner(AsyncPool(origin, timeout=timeout, limit=self._limit))
+        self._pool = AsyncPool(origin, timeout=timeout, limit=self._limit)
+        self._runner = AsyncRunner(self._pool)
 
     async def _run(self, operation: Operation[T]) -> T:
         return await self._runner.run(operation)
@@ -76,7 +77,7 @@ class AsyncClient(Base):
 
     async def close(self) -> None:
         """Close the connections. The tokens stay valid; `logout` revokes them."""
-        await self._runner.close()
+        await self._pool.close()
 
     async def __aenter__(self) -> Self:
         return self

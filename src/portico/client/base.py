@@ -130,8 +130,7 @@ class Base:
     @on_both
     def login(self, username: str | None = None, password: str | None = None) -> Operation[Tokens]:
         """Sign in now; user name and password default to those passed to the constructor."""
-        self._session.set_credentials(username, password)
-        return self._session.login()
+        return self._session.login(username, password)
 
     @on_both
     def logout(self) -> Operation[None]:

@@ -30,7 +30,8 @@ class Client(Base):
     """
 
     def _open(self, origin: Origin, timeout: float) -> None:
-        self._runner = SyncRunner(SyncPool(origin, timeout=timeout, limit=self._limit))
+        self._pool = SyncPool(origin, timeout=timeout, limit=self._limit)
+        self._runner = SyncRunner(self._pool)
 
     def _run(self, operation: Operation[T]) -> T:
         return self._runner.run(operation)
@@ -76,7 +77,7 @@ class Client(Base):
 
     def close(self) -> None:
         """Close the connections. The tokens stay valid; `logout` revokes them."""
-        self._runner.close()
+        self._pool.close()
 
     def __enter__(self) -> Self:
         return self

@@ -9,8 +9,6 @@ from portico.client.errors import NotAGateway
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or a folder."""
-
     name: str
     path: str
     """From the user's root: `/reports/2026.csv`."""

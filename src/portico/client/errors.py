@@ -63,16 +63,16 @@ __all__ = [
 
 
 class ClientError(Exception):
-    """The base class of all errors of the client."""
-
     code = "failed"
     """A stable identifier."""
+    own = True
+    """Whether it is the client's: no response of the gateway names it."""
     final = False
     """Whether it was temporary, and there are no attempts left."""
 
-    def __init_subclass__(cls, *, code: str = "") -> None:
+    def __init_subclass__(cls, *, code: str = "", own: bool = False) -> None:
         super().__init_subclass__()
-        cls.code = code or cls.code
+        cls.code, cls.own = code or cls.code, own
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class ClientError(Exception):
         return f"{self.detail} (request {self.request_id})" if self.request_id else self.detail
 
 
-class Temporary(ClientError):
+class Temporary(ClientError, own=True):
     """The same request may succeed later."""
 
 
@@ -245,7 +245,7 @@ class SignInFailed(NotSignedIn, code="invalid_grant"):
     """The sign-in failed. The code is OAuth's, such as `invalid_grant` for a wrong user name or password."""
 
 
-class ConnectionFailed(Temporary, code="connection-failed"):
+class ConnectionFailed(Temporary, code="connection-failed", own=True):
     """The response is missing or incomplete."""
 
     def __init__(self, detail: str, *, sent: bool = False, opening: bool = False) -> None:
@@ -256,35 +256,35 @@ class ConnectionFailed(Temporary, code="connection-failed"):
         """Whether the connection could not be established."""
 
 
-class Unreachable(ClientError, code="unreachable"):
+class Unreachable(ClientError, code="unreachable", own=True):
     """There is no gateway at this address, or its certificate is not trusted. Retrying does not help."""
 
 
-class NotAGateway(ClientError, code="not-a-gateway"):
+class NotAGateway(ClientError, code="not-a-gateway", own=True):
     """The response is not that of a Portico gateway."""
 
 
-class JobCancelled(ClientError, code="cancelled"):
+class JobCancelled(ClientError, code="cancelled", own=True):
     """A change on the gateway was cancelled; what was done before that is kept."""
 
 
-class SourceChanged(ClientError, code="source-changed"):
+class SourceChanged(ClientError, code="source-changed", own=True):
     """A local file or stream changed while it was uploaded; it was not stored."""
 
 
-class ProfileUnusable(ClientError, code="profile-unusable"):
+class ProfileUnusable(ClientError, code="profile-unusable", own=True):
     """The profile does not exist, or cannot be read or written."""
 
 
-class WrongDigest(ClientError, code="wrong-digest"):
+class WrongDigest(ClientError, code="wrong-digest", own=True):
     """The gateway stored something else than was sent, or something else arrived than it has stored."""
 
 
-class WrongSize(ClientError, code="wrong-size"):
+class WrongSize(ClientError, code="wrong-size", own=True):
     """The stored file does not have the size that was sent."""
 
 
-class TransfersFailed(ClientError, code="transfers-failed"):
+class TransfersFailed(ClientError, code="transfers-failed", own=True):
     """Some of several files could not be transferred; all others were."""
 
     def __init__(self, failures: Mapping[str, Exception]) -> None:

@@ -43,7 +43,6 @@ def head(session: AuthSession, path: str, *, digest: bool = False) -> Operation[
 
 
 def described(path: str, response: Response) -> Entry:
-    """The file described by the headers of a response."""
     headers = response.headers
     total = headers.get("content-range", "").rpartition("/")[2] or headers.get("content-length", "")
     return Entry(

@@ -30,11 +30,9 @@ class Job:
     entries_done: int
     bytes_done: int
     entries_total: int | None
-    """If it is known."""
     started_at: str
     ended_at: str | None
     error: ClientError | None
-    """If it failed."""
     trash_id: str | None = None
     """Of what was deleted, if the gateway keeps it."""
 

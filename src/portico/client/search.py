@@ -10,8 +10,6 @@ from portico.client.paths import clean, target
 
 
 class Criteria(TypedDict, total=False):
-    """What an entry must be like to be found."""
-
     name: str
     """A part of the name, or a pattern if it has one of `*?[`."""
     match_case: bool

@@ -21,8 +21,6 @@ _PAGE = 1000
 
 
 class LinkOptions(TypedDict, total=False):
-    """What the owner decides of a link."""
-
     title: str
     note: str
     password: str | None
@@ -39,8 +37,6 @@ class LinkOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ShareLink:
-    """A share link of one's own."""
-
     id: str
     path: str
     kind: str
@@ -62,8 +58,6 @@ class ShareLink:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What somebody did with a link."""
-
     at: str
     action: str
     """`open`, `download`, `zip`, `upload` or `wrong-password`."""
@@ -98,7 +92,6 @@ def end(session: AuthSession, link_id: str) -> Operation[None]:
 
 
 def accesses(session: AuthSession, link_id: str) -> Operation[list[Access]]:
-    """All of them, the newest first."""
     found: list[Access] = []
     cursor: str | None = None
     while True:

@@ -18,8 +18,6 @@ TRASH = "/backend/1.0.0/trash"
 
 @dataclass(frozen=True, slots=True)
 class TrashedItem:
-    """A file or folder that was deleted, or a file that was replaced."""
-
     id: str
     path: str
     """Where it was."""

@@ -28,7 +28,6 @@ class Options:
     profile: str | None = None
     """The profile whose tokens are used; they stay in its store."""
     key: str | None = field(default=None, repr=False)
-    """An API key."""
 
     @property
     def has_credentials(self) -> bool:

@@ -141,7 +141,12 @@ async def open_gateway(
             _folders_to_write(settings),
         )
         stack.push_async_callback(readiness.close)
-        _watch_queues(metrics, passwords, database, upload_memory)
+        checks = "portico_password_checks_queued"
+        metrics.watch(checks, lambda: passwords.queued(familiar=False), "general")
+        metrics.watch(checks, lambda: passwords.queued(familiar=True), "familiar")
+        metrics.watch("portico_database_writers_queued", lambda: database.queued)
+        metrics.watch("portico_upload_memory_bytes", lambda: upload_memory.held)
+        metrics.watch("portico_uploads_waiting_for_memory", lambda: upload_memory.waiting)
         metrics.watch_all("portico_connection_up", lambda: [((name,), up) for name, up in pool.usable.items()])
         metrics.watch("portico_audit_lines_queued", lambda: audit.queued)
         metrics.watch("portico_node_info", lambda: 1, settings.node, __version__)
@@ -150,7 +155,13 @@ async def open_gateway(
         tickets, keys = Tickets(SessionTickets(database), not_signed_in), ApiKeys(database)
         stack.push_async_callback(keys.close)
         invitations = Invitations(database, passwords)
-        links = ShareLinks(database, _share_policy(settings))
+        share_policy = SharePolicy(
+            settings.share_enabled,
+            settings.share_max_lifetime or None,
+            settings.share_require_password,
+            tuple(map(Path.parse, settings.share_paths)),
+        )
+        links = ShareLinks(database, share_policy)
         guests = Guests(database, links, passwords, throttle)
         idempotency_keys = IdempotencyKeys(database)
         sign_in = SignIn(database, passwords, throttle, sessions, Devices(key.derive("devices")))
@@ -266,28 +277,9 @@ def _folders_to_write(settings: Settings) -> set[str]:
 
 
 def _certificate(settings: Settings) -> FilePath | None:
-    """The file of the certificate, if the gateway terminates TLS."""
     if not settings.tls_enabled:
         return None
     return settings.tls_files[0] if settings.tls_files else settings.tls_folder / "certificate.pem"
-
-
-def _share_policy(settings: Settings) -> SharePolicy:
-    return SharePolicy(
-        settings.share_enabled,
-        settings.share_max_lifetime or None,
-        settings.share_require_password,
-        tuple(Path.parse(path) for path in settings.share_paths),
-    )
-
-
-def _watch_queues(metrics: Metrics, passwords: Passwords, database: Database, upload_memory: MemoryBudget) -> None:
-    checks = "portico_password_checks_queued"
-    metrics.watch(checks, lambda: passwords.queued(familiar=False), "general")
-    metrics.watch(checks, lambda: passwords.queued(familiar=True), "familiar")
-    metrics.watch("portico_database_writers_queued", lambda: database.queued)
-    metrics.watch("portico_upload_memory_bytes", lambda: upload_memory.held)
-    metrics.watch("portico_uploads_waiting_for_memory", lambda: upload_memory.waiting)
 
 
 def _in_turn(leases: Leases, name: str, sweep: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[None]]:

@@ -21,7 +21,6 @@ import structlog
 from portico.runtime.processes import borrowed_socket
 
 INTERVAL_SECONDS = 0.25
-"""Seconds between two checks."""
 GRACE_SECONDS = 1.0
 """Seconds that a new connection has to begin its request, even on a busy machine."""
 

@@ -122,7 +122,6 @@ class Server(MPServer):
         )
         self.main_loop_interrupt = SignalFlag(self._tend)  # type: ignore[assignment]
         self._settings = settings
-        self._home = settings.home
         self._overrides = overrides
         self._on_terminal = sys.stdout.isatty()
         self._drain_delay = settings.drain_delay.total_seconds()
@@ -147,7 +146,7 @@ class Server(MPServer):
         self._on_ready = on_ready
         if multiprocessing.get_start_method() == "fork":
             import_module("portico.server.application")  # once for all workers, which share the memory, too
-        loader = partial(load_app_in_worker, str(self._home), self._overrides, self._announcement)
+        loader = partial(load_app_in_worker, str(self._settings.home), self._overrides, self._announcement)
         try:
             self.serve(target_loader=loader, wrap_loader=False)
         except SystemExit:
@@ -202,7 +201,7 @@ class Server(MPServer):
             self.signal_handler_interrupt()
             return
         try:
-            chosen = load(self._home, overrides=self._overrides)
+            chosen = load(self._settings.home, overrides=self._overrides)
             if kept := [key for key in FIXED if getattr(chosen, KEYS[key]) != getattr(self._settings, KEYS[key])]:
                 text = f"{', '.join(kept)}: changes take effect at the next start. All other changes took effect now."
                 print(text, file=sys.stderr, flush=True)

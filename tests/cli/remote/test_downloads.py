@@ -70,7 +70,7 @@ def test_carrying_on(remote: Portico, here: Path, there: Path) -> None:
     part = PartialFile("large.bin", keep=True)
     with open(part.path, "r+b") as file:
         file.write(b"\0" * len(content[:RANGE]))
-    part.begin(len(content), _etag(there))
+    part.size, part.etag = len(content), _etag(there)
     part.add(0, RANGE)
     part.close()
     assert os.path.exists(part.path)

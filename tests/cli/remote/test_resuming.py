@@ -208,7 +208,7 @@ def half_fetched(target: str, size: int, etag: str | None) -> PartialFile:
     part = PartialFile(target, keep=True)
     with open(part.path, "r+b") as file:
         file.write(b"\0" * RANGE)
-    part.begin(size, etag)
+    part.size, part.etag = size, etag
     part.add(0, RANGE)
     part.close()
     return part

@@ -63,7 +63,6 @@ def _in_file(file: str, options: SimpleNamespace) -> list[Mapping[str, Any]]:
 
 
 def _backwards(stream: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file, the last one first."""
     position, rest = stream.seek(0, os.SEEK_END), b""
     while position:
         length = min(_BLOCK, position)

@@ -79,7 +79,6 @@ async def _note(settings: "Settings") -> None:
 
 
 async def _fingerprint(settings: "Settings", *, with_key: bool) -> str | None:
-    """Of the key that the credentials are encrypted with."""
     from portico.accounts.cluster import Cluster, key_differs
     from portico.accounts.vault import SecretKey
     from portico.model.errors import Unavailable

@@ -26,7 +26,6 @@ def check(options: SimpleNamespace) -> None:
 
 
 def _check_references(settings: "Settings") -> None:
-    """Check that the files and the addresses in the settings can be used."""
     from portico.accounts.vault import SecretKey
     from portico.observability.audit import open_audit
     from portico.observability.tracing import check_extra

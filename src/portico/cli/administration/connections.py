@@ -234,7 +234,6 @@ async def _probe(accounts: Accounts, name: str, *, as_json: bool) -> list[Portic
 
 
 def _given(options: SimpleNamespace) -> dict[str, str]:
-    """The connection's options and secrets, from the command line and standard input."""
     from portico.providers.contract.registry import PATH_OPTIONS, SECRET_OPTIONS
 
     values = _pairs(options.option, "--option", "Write --option KEY=VALUE.")

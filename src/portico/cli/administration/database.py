@@ -64,7 +64,9 @@ async def _copy(
     from portico.store import dump
     from portico.store.cluster import KEY
 
-    base = _home_of(source, home)
+    base: Path | None = home
+    if not _is_inside(source, home):  # its relative paths start at its own folder, if it is a file
+        base = _file(source).parent if source.startswith("sqlite") else None
     stays = _is_inside(target, home)
     key = None if lost_key else await _key_to_note(source, base or home, shared=not stays)
 
@@ -88,7 +90,6 @@ async def _copy(
 
 
 def _client_of(home: Path) -> dict[str, str]:
-    """The client of this home; nothing if it has no settings."""
     from portico.settings.settings import SettingsError, load
 
     try:
@@ -131,13 +132,6 @@ async def _key_to_note(source: str, home: Path, *, shared: bool) -> str | None:
     if sealed and not any(map(opens, sealed)):
         raise key_differs("the database to copy", LOST_KEY)
     return key.fingerprint() if shared or sealed else None
-
-
-def _home_of(url: str, home: Path) -> Path | None:
-    """The home that relative paths in this database start at; None if it has none, because it is in no home."""
-    if _is_inside(url, home):
-        return home
-    return _file(url).parent if url.startswith("sqlite") else None
 
 
 def _is_inside(url: str, home: Path) -> bool:

@@ -34,7 +34,6 @@ def find_home(option: str | None, environment: Mapping[str, str] = os.environ) -
 
 
 def default_home(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """Where the platform keeps a user's data."""
     if platform == "win32" and (local := environment.get("LOCALAPPDATA")):
         return Path(local, "portico")
     if platform == "darwin":
@@ -52,7 +51,6 @@ def command(home: Path, *words: str) -> str:
 
 
 def make(home: Path) -> None:
-    """Make the folder if it is missing, and check that it can be used."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError:

@@ -205,7 +205,6 @@ def _ip_address(text: str) -> str:
 
 
 def rights(text: str) -> frozenset[Right]:
-    """The value of `--rights`."""
     try:
         return parse_rights(text)
     except ValueError as error:

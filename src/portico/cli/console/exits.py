@@ -28,8 +28,6 @@ class UsageMistake(PorticoError, code="usage"): ...
 
 
 class Missing(PorticoError, code="not-found"):
-    """A file or folder that was given does not exist, here or on the gateway."""
-
     def __init__(self, detail: str, *, folder: bool) -> None:
         super().__init__(detail)
         self.folder = folder

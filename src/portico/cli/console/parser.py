@@ -116,7 +116,6 @@ class Parser:
         declared = [self._help, *command.arguments, *home]
         known = [each for each in declared if isinstance(each, Argument)]
         self.options = {name: each for each in known for name in each.names}
-        """Every option by its spellings."""
         self.arguments = [each for each in known if not each.names]
         """The positional arguments before the paths."""
         self.paths = next((each for each in declared if isinstance(each, Paths)), None)
@@ -239,7 +238,6 @@ _SHORTEST_PREFIX = 2
 
 
 def no_such(what: str, word: str, known: Iterable[str]) -> str:
-    """There is no such option or command, and which one may be meant."""
     close = suggestion(word, list(known))
     return f"unknown {what} {word!r}" + (f", did you mean {close!r}?" if close else "")
 
@@ -279,9 +277,11 @@ _SPACE = "\N{NO-BREAK SPACE}"
 def of_command(parser: Parser) -> str:
     arguments = {argument.metavar: argument.help for argument in parser.arguments}
     arguments |= parser.paths.help if parser.paths else {}
-    options = {_term(option): option.help for option in _shown(parser)}
+    options = {f"{', '.join(each.names)} {each.metavar}".rstrip(): each.help for each in _shown(parser)}
+    parts = " ".join(part.replace(" ", _SPACE) for part in _usage_parts(parser))  # break only between parts
+    usage = _filled(parts, f"Usage: {parser.prog} ", break_long_words=False).replace(_SPACE, " ")
     return paragraphs(
-        _usage(parser), parser.description, table("Arguments:", arguments), table("Options:", options), parser.epilog
+        usage, parser.description, table("Arguments:", arguments), table("Options:", options), parser.epilog
     )
 
 
@@ -334,11 +334,6 @@ def _filled(text: str, start: str, *, break_long_words: bool = True) -> str:
     )
 
 
-def _usage(parser: Parser) -> str:
-    parts = (part.replace(" ", _SPACE) for part in _usage_parts(parser))  # break only between parts
-    return _filled(" ".join(parts), f"Usage: {parser.prog} ", break_long_words=False).replace(_SPACE, " ")
-
-
 def _usage_parts(parser: Parser) -> Iterator[str]:
     groups: dict[Argument, tuple[Argument, ...]] = {}
     for pair in parser.exclusive:
@@ -364,10 +359,6 @@ def _shown(parser: Parser) -> list[Argument]:
 def _short(option: Argument) -> str:
     text = f"{option.names[0]} {option.metavar}".rstrip()
     return f"{text} …" if option.repeatable else text
-
-
-def _term(option: Argument) -> str:
-    return f"{', '.join(option.names)} {option.metavar}".rstrip()
 
 
 def _width() -> int:

@@ -122,16 +122,15 @@ class Plan(Generic[E]):
         if isinstance(verdict, Candidate):
             self._candidates.append((verdict, entry, status))
         elif verdict:
-            self._report.skip()
+            self._report.skipped += 1
         return verdict is not False
 
     def _resolved(self) -> Iterator[Item]:
-        """Compare the content of the remaining candidates."""
         candidates, self._candidates = self._candidates, []
         equal = self.comparison.equal(candidates)
         for candidate, entry, status in candidates:
             if candidate.path in equal:
-                self._report.skip()
+                self._report.skipped += 1
             else:
                 yield from self._different(candidate, entry, status)
 

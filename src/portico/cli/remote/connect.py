@@ -24,11 +24,9 @@ class Gateway(Client):
     variable = ""
     """PORTICO_TOKEN or PORTICO_KEY, if the token comes from there."""
     url = ""
-    """The address of the gateway."""
     profile: str | None = None
     """The name of the profile that the address comes from."""
     user: str | None = None
-    """The user name, if the profile has it."""
 
     @property
     def session(self) -> AuthSession:

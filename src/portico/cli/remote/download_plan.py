@@ -85,7 +85,7 @@ class DownloadPlan(Plan[str]):
             report.fail(remote, error)
             return
         if status and self._options.no_clobber:
-            report.skip()
+            report.skipped += 1
         elif status and stat.S_ISDIR(status.st_mode):
             report.fail(remote, IsADirectoryError(21, os.strerror(21), local))
         elif not (status and self._is_set_aside(remote, entry, local, status, down=True)):

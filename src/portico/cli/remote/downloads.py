@@ -75,7 +75,6 @@ def cat(options: SimpleNamespace) -> None:
 def download(
     client: Client, options: SimpleNamespace, plan: Iterator[Item], report: Report, remember: Received
 ) -> None:
-    """Download the files of a plan; with --dry-run, print them."""
     unverified: list[str] = []
 
     def fetch(items: Iterator[Item], progress: Progress) -> None:

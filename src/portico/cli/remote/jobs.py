@@ -52,7 +52,6 @@ def line_of(job: Job) -> str:
 
 
 def words_of(job: Job) -> str:
-    """`Copying /reports`."""
     if job.kind == "empty":
         return "Emptying the trash"
     return f"{_DOING.get(job.kind, job.kind.capitalize())} {visible(job.source)}"

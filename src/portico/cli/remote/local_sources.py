@@ -61,7 +61,6 @@ def local_sources(sources: list[str], options: SimpleNamespace, report: Report) 
 
 
 def is_partial_file(name: str) -> bool:
-    """Whether a name is that of an unfinished download."""
     return name.startswith(".") and name.endswith(".portico-part")
 
 

@@ -44,6 +44,7 @@ class Report:
         """Whether the plan is complete."""
         self.begun = 0
         self.skipped = 0
+        """How many files need no transfer."""
         self.deleted = 0
         self.failures: dict[str, Exception] = {}
         self.started = time.monotonic()
@@ -53,10 +54,6 @@ class Report:
         self._running: dict[str, tuple[int, int | None]] = {}
         self._resumed: dict[str, int] = {}
         """What earlier runs have transferred of files."""
-
-    @property
-    def halted(self) -> bool:
-        return bool(self.failures) and not self.goes_on
 
     def plan(self, size: int) -> None:
         self.planned += 1
@@ -79,10 +76,6 @@ class Report:
                     raise
                 self.failures[source] = error
         return found
-
-    def skip(self) -> None:
-        """Count a file that needs no transfer."""
-        self.skipped += 1
 
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -109,7 +102,6 @@ class Report:
                 self._finished_bytes += done
 
     def state(self) -> tuple[int, int]:
-        """How many files and bytes are transferred."""
         with self._lock:
             running = self._running.values()
             files = self._finished + sum(1 for done, total in running if done == total)
@@ -128,7 +120,6 @@ class Report:
             return max(0, count - sum(self._resumed.values()))
 
     def finish(self) -> int:
-        """Print the failures and the summary; return the exit code."""
         for path, error in self.failures.items():
             text = sentence(error)
             named = (isinstance(error, OSError) and error.filename) or path in text

@@ -50,7 +50,7 @@ def transfer(
     ahead = _Lookahead(plan, report)
     try:
         with _signals_handled(ahead), ProgressBar(report):
-            while not (ahead.ended or report.halted):
+            while not ahead.ended and (report.goes_on or not report.failures):
                 items = ahead if report.goes_on else islice(ahead, _SLICE)
                 try:
                     send(iter(items), report.progress)
@@ -89,13 +89,13 @@ class _Lookahead(Iterator[Item]):
         self._plan = plan
         self._report = report
         self._queue: queue.Queue[Item | None] = queue.Queue(_AHEAD)
-        self._stopped = threading.Event()
+        self.stopped = threading.Event()
         self._error: BaseException | None = None
         self.ended = False
         threading.Thread(target=self._run, daemon=True).start()
 
     def __next__(self) -> Item:
-        while not self.ended and not self._stopped.is_set():
+        while not self.ended and not self.stopped.is_set():
             try:
                 item = self._queue.get(timeout=0.2)
             except queue.Empty:
@@ -107,9 +107,6 @@ class _Lookahead(Iterator[Item]):
             if self._error:
                 raise self._error
         raise StopIteration
-
-    def stop(self) -> None:
-        self._stopped.set()
 
     def _run(self) -> None:
         try:
@@ -126,7 +123,7 @@ class _Lookahead(Iterator[Item]):
 
     def _put(self, item: Item | None) -> bool:
         """Wait for room in the queue; return whether to continue."""
-        while not self._stopped.is_set():
+        while not self.stopped.is_set():
             try:
                 self._queue.put(item, timeout=0.2)
                 return True
@@ -140,7 +137,7 @@ def _signals_handled(ahead: _Lookahead) -> Iterator[None]:
     """Handle all signals that end the command alike: stop the threads and clean up."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        ahead.stop()
+        ahead.stopped.set()
         raise KeyboardInterrupt
 
     here = threading.current_thread() is threading.main_thread()
@@ -151,6 +148,6 @@ def _signals_handled(ahead: _Lookahead) -> Iterator[None]:
     try:
         yield
     finally:
-        ahead.stop()
+        ahead.stopped.set()
         for number, handler in former.items():
             signal.signal(number, handler)

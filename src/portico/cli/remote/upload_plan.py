@@ -103,7 +103,7 @@ class UploadPlan(Plan[Entry]):
                 if self._is_set_aside(remote, entry, local, status, down=False, listed=listed):
                     return
             elif entry:
-                report.skip()
+                report.skipped += 1
                 return
             if not os.access(local, os.R_OK):
                 raise PermissionError(13, os.strerror(13), local)

@@ -51,7 +51,6 @@ def put(options: SimpleNamespace) -> int:
 
 
 def upload(client: Gateway, options: SimpleNamespace, plan: Iterator[Item], report: Report, remember: Received) -> None:
-    """Upload the files of a plan; with --dry-run, print them."""
     conflict = _on_conflict(options)
 
     def send(items: Iterator[Item], progress: Progress) -> None:

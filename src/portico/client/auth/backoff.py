@@ -26,14 +26,11 @@ class Backoff:
 
     attempts: int
     reached: Callable[[], bool]
-    """Whether the gateway has ever responded; until then, refused connections are not retried."""
     retrying: Callable[[], None] | None = None
-    """Called when a retry has failed and another one follows."""
     _failures: int = 0
     _running: float = 0.0
 
     def retried(self, begin: Callable[[], Operation[T]]) -> Operation[T]:
-        """Run an operation until it succeeds, or there are no attempts left."""
         while True:
             try:
                 return (yield from begin())

@@ -26,7 +26,6 @@ class Profile:
     key_ring: bool = False
     """Whether the tokens are in the system's key ring."""
     tokens: Tokens | None = field(default=None, repr=False)
-    """None if they are in the key ring."""
 
 
 def folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
@@ -45,7 +44,6 @@ def user_folder(windows: str, xdg: str, usual: str, environment: Mapping[str, st
 
 
 def normalize(url: str) -> str:
-    """The address as it is stored."""
     return (url if "://" in url else f"https://{url}").rstrip("/")
 
 
@@ -62,7 +60,6 @@ def check_name(name: str) -> str:
 
 
 def default_name(environment: Mapping[str, str] = os.environ) -> str:
-    """The name of the profile to use if none is given."""
     return environment.get("PORTICO_PROFILE") or DEFAULT
 
 

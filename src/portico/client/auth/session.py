@@ -43,20 +43,18 @@ class AuthSession:
         """Send an authenticated request once; the token is renewed if the gateway rejects it."""
         token = yield from self._token()
         try:
-            return (yield from self._checked(_with_token(request, token)))
+            return (yield from self._checked(request, token))
         except NotSignedIn:
             if (request.body is not None and not request.body.replayable) or self._has_key:
                 raise
         yield Exclusive(self._renew(token))
         assert self.tokens is not None
-        return (yield from self._checked(_with_token(request, self.tokens.access_token)))
+        return (yield from self._checked(request, self.tokens.access_token))
 
-    def set_credentials(self, username: str | None, password: str | None) -> None:
+    def login(self, username: str | None, password: str | None) -> Operation[Tokens]:
+        """Sign in with the password, even if there are tokens."""
         self._credentials.username = username or self._credentials.username
         self._credentials.password = password or self._credentials.password
-
-    def login(self) -> Operation[Tokens]:
-        """Sign in with the password, even if there are tokens."""
         yield Exclusive(self._with_password())
         assert self.tokens is not None
         return self.tokens
@@ -145,11 +143,12 @@ class AuthSession:
         return f"{known.client_id}:{known.client_secret}"
 
     def save(self, tokens: Tokens | None) -> Operation[None]:
-        """Use these tokens from now on."""
         self.tokens = tokens
         yield from blocking(lambda: self._store.save(tokens))
 
-    def _checked(self, request: Request) -> Operation[Response]:
+    def _checked(self, request: Request, token: str | None = None) -> Operation[Response]:
+        if token is not None:
+            request.headers["Authorization"] = f"Bearer {token}"
         response = yield from send(request)
         self.reached = True
         if 200 <= response.status < 300:
@@ -161,7 +160,6 @@ class AuthSession:
         raise problem(response.status, response.headers, body)
 
     def unauthenticated(self, request: Request) -> Operation[Response]:
-        """Send a request without a token, with retries."""
         return self.backoff().retried(lambda: self._checked(request))
 
 
@@ -181,8 +179,3 @@ class BytesBody:
 
 def json_request(method: str, target: str, body: Any) -> Request:
     return Request(method, target, {"Content-Type": "application/json"}, BytesBody(json.dumps(body).encode()))
-
-
-def _with_token(request: Request, token: str) -> Request:
-    request.headers["Authorization"] = f"Bearer {token}"
-    return request

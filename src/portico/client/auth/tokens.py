@@ -8,8 +8,6 @@ _KEY_LENGTH = 39
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The result of a sign-in."""
-
     access_token: str = field(repr=False)
     refresh_token: str | None = field(default=None, repr=False)
     expires_at: float | None = None
@@ -31,8 +29,6 @@ class TokenStore(Protocol):
 
 
 class MemoryTokenStore:
-    """Keeps tokens for the lifetime of the client."""
-
     def __init__(self, tokens: Tokens | None = None) -> None:
         self._tokens = tokens
 

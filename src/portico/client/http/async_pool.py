@@ -4,11 +4,10 @@ import asyncio
 import contextlib
 import socket
 import time
-from typing import Any
 
 from portico.client.http import http11
 from portico.client.http.effects import Piece, Request, Response
-from portico.client.http.http11 import Head, encode_body, expects_continue, request_head
+from portico.client.http.http11 import Head, UntilClose, encode_body, expects_continue, request_head
 from portico.client.http.origin import Origin, closed_early, connection_error
 
 _CONNECT_SECONDS = 10.0
@@ -86,7 +85,7 @@ class _Connection:
         self._continue_received.clear()
         # Read from the start: a refusal may arrive before the whole body is sent.
         heading = asyncio.create_task(self._final_head())
-        heading.add_done_callback(_retrieve)
+        heading.add_done_callback(lambda task: task.cancelled() or task.exception())  # or asyncio would log the error
         try:
             self._sent = await self._send(request, heading)
             async with asyncio.timeout(self._timeout * (http11.LONG_RUNNING_FACTOR if request.long_running else 1)):
@@ -108,7 +107,8 @@ class _Connection:
         if expects_continue(request):
             await self._await_continue(heading)
         while not heading.done():
-            piece = await _next(pieces) if request.body and request.body.blocking else next(pieces, None)
+            blocking = request.body and request.body.blocking
+            piece = await asyncio.to_thread(lambda: next(pieces, None)) if blocking else next(pieces, None)
             if piece is None:
                 return True
             try:
@@ -118,7 +118,6 @@ class _Connection:
         return False
 
     async def _await_continue(self, heading: "asyncio.Task[Head]") -> None:
-        """Wait for `100 Continue` or a final response."""
         invited = asyncio.create_task(self._continue_received.wait())
         try:
             await asyncio.wait({invited, heading}, timeout=http11.EXPECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -159,7 +158,7 @@ class _Connection:
                 break
             async with asyncio.timeout(self._timeout):
                 data = await self._receive()
-            if not data and framing.end():
+            if not data and isinstance(framing, UntilClose):
                 break
             if not data:
                 self._sent = True
@@ -208,14 +207,3 @@ class _ConnectionBroken(Exception):
 
     def __init__(self, error: OSError) -> None:
         self.error = error
-
-
-def _retrieve(task: "asyncio.Task[Head]") -> None:
-    """Mark the error as retrieved, or asyncio would log it."""
-    if not task.cancelled():
-        task.exception()
-
-
-async def _next(pieces: Any) -> Piece | None:
-    piece: Piece | None = await asyncio.to_thread(next, pieces, None)
-    return piece

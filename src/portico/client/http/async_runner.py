@@ -71,9 +71,6 @@ class AsyncRunner:
         while (operation := next(effect.operations, None)) is not None:
             await self.run(operation)
 
-    async def close(self) -> None:
-        await self._pool.close()
-
 
 async def _in_thread(call: Callable[[], Any]) -> Any:
     """Run a call in a thread. A cancelled caller waits for it to finish, so that what it opens can be closed."""

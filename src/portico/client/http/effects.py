@@ -103,8 +103,6 @@ class Sleep:
 
 @dataclass(slots=True)
 class Blocking:
-    """A call that may block, such as file I/O."""
-
     call: Callable[[], Any]
 
 

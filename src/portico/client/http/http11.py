@@ -59,12 +59,9 @@ def encode_body(request: Request) -> Iterator[Piece]:
 
 @dataclass(slots=True)
 class Head:
-    """The status line and headers of a response."""
-
     status: int
     headers: dict[str, str]
     keep_alive: bool
-    """Whether the connection can be reused."""
 
     @classmethod
     def of(cls, block: bytes) -> "Head":
@@ -116,19 +113,14 @@ class FixedLength:
         self._left -= len(piece)
         return [piece] if piece else []
 
-    def end(self) -> bool:
-        """Whether the connection may end here."""
-        return self.done
-
 
 class UntilClose:
+    """The only body that ends with its connection."""
+
     done = False
 
     def feed(self, data: bytes) -> list[Piece]:
         return [data]
-
-    def end(self) -> bool:
-        return True
 
 
 class Chunked:
@@ -148,20 +140,17 @@ class Chunked:
             elif self._left:
                 piece = self._buffer[: self._left]
             else:
-                line, found, self._buffer = self._line()
+                line, found, rest = self._buffer.partition(b"\r\n")
+                if len(line) > MAX_HEAD:
+                    raise NotAGateway("The response has an invalid chunked encoding.")
                 if not found:
                     break
+                self._buffer = rest
                 self._begin(line)
                 continue
             self._buffer = self._buffer[len(piece) :]
             self._left -= len(piece)
         return pieces
-
-    def _line(self) -> tuple[bytes, bool, bytes]:
-        line, found, rest = self._buffer.partition(b"\r\n")
-        if len(line) > MAX_HEAD:
-            raise NotAGateway("The response has an invalid chunked encoding.")
-        return line, bool(found), rest if found else self._buffer
 
     def _begin(self, line: bytes) -> None:
         if self._trailing:
@@ -175,9 +164,6 @@ class Chunked:
             raise NotAGateway("The response has an invalid chunked encoding.")
         self._trailing = size == 0
         self._left = size + 2 if size else 0
-
-    def end(self) -> bool:
-        return self.done
 
 
 Framing = FixedLength | UntilClose | Chunked

@@ -8,13 +8,10 @@ from urllib.parse import quote, urlsplit
 from portico.client.errors import ConnectionFailed, Unreachable
 
 _TLS_ALERT = b"\x15\x03"
-"""The first bytes of a TLS alert record."""
 
 
 @dataclass(slots=True)
 class Origin:
-    """The gateway's address and TLS settings."""
-
     host: str
     port: int
     prefix: str

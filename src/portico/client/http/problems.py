@@ -6,30 +6,13 @@ from typing import Any
 from portico.client import errors
 from portico.client.errors import ClientError, Internal, NotAGateway
 
-_OWN_ERRORS = (
-    errors.ClientError,
-    errors.ConnectionFailed,
-    errors.JobCancelled,
-    errors.NotAGateway,
-    errors.ProfileUnusable,
-    errors.SignInFailed,
-    errors.SourceChanged,
-    errors.Temporary,
-    errors.TransfersFailed,
-    errors.Unreachable,
-    errors.WrongDigest,
-    errors.WrongSize,
-)
-"""Those that no response of the gateway names."""
-
 _CLASSES: list[type[ClientError]] = [getattr(errors, name) for name in errors.__all__]
 
-BY_CODE: dict[str, type[ClientError]] = {kind.code: kind for kind in _CLASSES if kind not in _OWN_ERRORS} | {
+BY_CODE: dict[str, type[ClientError]] = {kind.code: kind for kind in _CLASSES if not kind.own} | {
     # The sign-in uses OAuth's codes.
     "slow_down": errors.TooManyRequests,
     "temporarily_unavailable": errors.Unavailable,
     "invalid_client": errors.SignInFailed,
-    "invalid_grant": errors.SignInFailed,
     "invalid_request": errors.InvalidRequest,
     "unsupported_grant_type": errors.InvalidRequest,
 }
@@ -70,12 +53,13 @@ def problem(status: int, headers: Mapping[str, str], body: object) -> ClientErro
     detail = _text(fields.get("detail") or fields.get("error_description"))
     if detail is None and 300 <= status < 400:
         detail = f"The gateway redirects to {headers.get('location', 'another address')}; use that address."
+    pause = headers.get("retry-after", "")
     return kind(
         detail or f"The response has status {status} and no further explanation.",
         code=code,
         status=status,
         request_id=_text(fields.get("requestId")) or headers.get("x-request-id"),
-        retry_after=_seconds(headers.get("retry-after", "")),
+        retry_after=float(pause) if pause.isascii() and pause.isdecimal() and len(pause) < 10 else None,
         stored=_names(fields.get("stored")),
         failed=_names(fields.get("failed")),
     )
@@ -87,7 +71,3 @@ def _text(value: object) -> str | None:
 
 def _names(value: object) -> list[str]:
     return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
-
-
-def _seconds(text: str) -> float | None:
-    return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None

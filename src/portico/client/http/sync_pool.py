@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from portico.client.http import http11
 from portico.client.http.effects import Piece, Request, Response, Stopped
-from portico.client.http.http11 import Head, encode_body, expects_continue, request_head
+from portico.client.http.http11 import Head, UntilClose, encode_body, expects_continue, request_head
 from portico.client.http.origin import Origin, closed_early, connection_error
 
 _CONNECT_SECONDS = 10.0
@@ -108,7 +108,6 @@ class _Connection:
         return None
 
     def _await_continue(self) -> Head | None:
-        """Wait for `100 Continue`; a final response is returned."""
         self._socket.settimeout(http11.EXPECT_SECONDS)
         try:
             head = self._next_head(self._socket.recv)
@@ -160,7 +159,7 @@ class _Connection:
             if stopped():
                 raise Stopped
             data = self._receive()
-            if not data and framing.end():
+            if not data and isinstance(framing, UntilClose):
                 break
             if not data:
                 raise connection_error(self._origin, ConnectionError("the response ended early"), sent=True)

@@ -45,9 +45,6 @@ class SyncRunner:
             case Concurrently():
                 return _ThreadGroup(self, effect, stopped).run()
 
-    def close(self) -> None:
-        self._pool.close()
-
 
 class _ThreadGroup:
     """Threads that take operations from one iterator until it ends or one of them fails."""

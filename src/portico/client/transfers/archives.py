@@ -62,7 +62,7 @@ def to_file(
         yield from blocking(lambda: opened.append(PartialFile(local, keep=False)))
         part = opened[0]
         with open(part.path, "r+b", buffering=0) as file:
-            part.begin((yield from to_stream(session, folder, paths, file, progress)), None)
+            part.size = yield from to_stream(session, folder, paths, file, progress)
         yield from blocking(part.commit)
     finally:
         for unfinished in opened:

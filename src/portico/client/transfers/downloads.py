@@ -112,7 +112,6 @@ class Options:
     verify: bool = False
     """Whether to compare the content with the digest that the gateway has recorded, if it has."""
     resumed: Resumed | None = None
-    """Called with the path, the bytes that an earlier run has fetched, and the size."""
 
 
 def read(session: AuthSession, path: str, start: int, stop: int | None, etag: str | None) -> Operation[bytes]:
@@ -140,7 +139,6 @@ def to_stream(
 def to_file(
     session: AuthSession, wanted: str | Entry, place: str | os.PathLike[str], options: Options
 ) -> Operation[None]:
-    """Download a file to a path or into a folder. If an entry is given, the file gets its modification time."""
     path = clean(_path(wanted))
     local = yield from blocking(lambda: _local_target(path, place))
     opened: list[PartialFile] = []  # a list, so that it is closed even if the caller is cancelled meanwhile
@@ -227,15 +225,15 @@ def _first(
             return None  # the file is empty
         finally:
             if incoming.entry:
-                part.begin(incoming.entry.size or 0, incoming.etag)
-                yield from _note(part, 0, incoming.position)
+                part.size, part.etag = incoming.entry.size or 0, incoming.etag
+                yield from blocking(lambda: part.add(0, incoming.position))
         if incoming.position < part.size and not incoming.etag:
             # Without an ETag, only a single response is sure to be of one version.
             file.seek(0)
             meter.at(0)
             whole = RangeDownload(path, _writer(file), meter=meter, digest=digest)
             entry = yield from receive(session, whole)
-            part.begin(entry.size or 0, None)
+            part.size, part.etag = entry.size or 0, None
             part.add(0, whole.position)
             return entry
     return incoming.entry
@@ -248,14 +246,7 @@ def _range(session: AuthSession, path: str, part: PartialFile, meter: Meter, sta
         try:
             yield from receive(session, incoming)
         finally:
-            yield from _note(part, start, incoming.position)
-
-
-def _note(part: PartialFile, start: int, stop: int) -> Operation[None]:
-    if part.keep:
-        yield from blocking(lambda: part.add(start, stop))
-    else:
-        part.add(start, stop)
+            yield from blocking(lambda: part.add(start, incoming.position))
 
 
 def _writer(file: BinaryIO | FileIO) -> Callable[[Piece], None]:

@@ -74,8 +74,6 @@ class UploadItem:
 
 
 class _Upload:
-    """The body of an upload."""
-
     def __init__(self, files: Sequence[UploadItem]) -> None:
         self._files = files
         self.closed = False
@@ -175,8 +173,6 @@ def seconds_of(date: str) -> float | None:
 
 
 class FileBody(_Upload):
-    """One file."""
-
     def __init__(self, file: UploadItem, meter: Meter, *, hashed: bool = False) -> None:
         """With `hashed`, the SHA-256 is computed while it is sent, for the file's `sha256`."""
         super().__init__([file])

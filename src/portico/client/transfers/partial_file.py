@@ -41,6 +41,7 @@ class PartialFile:
         self._done: list[tuple[int, int]] = []
         self.etag: str | None = None
         self.size = 0
+        """With `etag`, the version to download."""
         self._mode = _mode(target)
         file = locked_file(self.path, 0o666)
         if file is None:
@@ -58,10 +59,6 @@ class PartialFile:
     @property
     def closed(self) -> bool:
         return self._file.closed
-
-    def begin(self, size: int, etag: str | None) -> None:
-        """Set the version to download."""
-        self.size, self.etag = size, etag
 
     def reset(self) -> None:
         self._done.clear()
@@ -82,14 +79,17 @@ class PartialFile:
             position = max(position, stop)
 
     def add(self, start: int, stop: int) -> None:
-        """Record that a range has been written."""
         if start >= stop:
             return
         with self._lock:
             self._done = _merged([*self._done, (start, stop)])
             if self.keep and self.etag and self.received < self.size:  # a whole file has nothing to resume
                 os.fsync(self._file.fileno())  # the bytes must be durable before the note
-                self._save_note()
+                note = json.dumps({"etag": self.etag, "size": self.size, "done": self._done}).encode()
+                with open(self.path, "r+b") as file:
+                    file.seek(self.size)
+                    file.write(note + _MARK + b"%08d" % len(note))
+                    file.truncate()
 
     def sha256(self) -> bytes:
         """Of the content, once it is complete."""
@@ -132,13 +132,6 @@ class PartialFile:
         """
         if os.name == "nt":
             self._file.close()
-
-    def _save_note(self) -> None:
-        note = json.dumps({"etag": self.etag, "size": self.size, "done": self._done}).encode()
-        with open(self.path, "r+b") as file:
-            file.seek(self.size)
-            file.write(note + _MARK + b"%08d" % len(note))
-            file.truncate()
 
     def _load_note(self) -> None:
         """Load the note of an earlier download; without a valid note, start over."""

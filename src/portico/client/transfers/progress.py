@@ -40,14 +40,11 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A file that was transferred."""
-
     path: str
     """The requested path on the gateway."""
     entry: Entry | None = None
     """The file on the gateway, with its final name; None if the gateway did not report it."""
     local: str | None = None
-    """The path of the local file, if there is one."""
     status: os.stat_result | None = None
     """The local file when it was read or written; None if a change right after might not be detectable."""
     seconds: float = 0.0

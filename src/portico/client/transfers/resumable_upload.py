@@ -57,7 +57,6 @@ class UploadOptions:
     times: bool = False
     """Whether files keep their modification times."""
     receipts: bool = False
-    """Whether the entries have signed receipts."""
     resumable: "ResumableUploads | None" = None
     """Sends large files; without it, they are sent in one request."""
     resumed: Resumed | None = None
@@ -260,8 +259,6 @@ THRESHOLD = 16 * 1024 * 1024
 
 
 class ResumableUploads:
-    """The uploads in parts of one client."""
-
     def __init__(self, session: AuthSession, records: UploadRecords) -> None:
         self.session = session
         self._records = records

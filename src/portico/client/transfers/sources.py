@@ -95,7 +95,6 @@ class FileSource:
         return self if _version_of(os.stat(self.path)) == self._version else FileSource(self.path)
 
     def read(self) -> BytesSource:
-        """Read a small file into memory."""
         with open(self.path, "rb") as file:
             status = os.fstat(file.fileno())
             sure = stable_status(status)
@@ -106,8 +105,6 @@ class FileSource:
 
 
 class SnapshotSource(BytesSource):
-    """The content of a local file at one point in time."""
-
     def __init__(self, path: str, content: bytes, version: "_Version", status: os.stat_result | None) -> None:
         super().__init__(content)
         self.path = self._path = path

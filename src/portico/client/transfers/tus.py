@@ -32,7 +32,6 @@ class PartSize:
     """Smaller after failures, and larger again after successes."""
 
     def __init__(self, most: int, *, checked: bool) -> None:
-        """`checked`: whether the parts have checksums."""
         self.most = most
         """The largest part that was not refused."""
         self._checked = checked
@@ -78,8 +77,6 @@ class NotSupported(Exception):
 
 
 class Part:
-    """A part of a source as the body of a request."""
-
     replayable = True
 
     def __init__(self, source: InParts, start: int, size: int, meter: Meter, offset: int) -> None:
