@@ -48,7 +48,7 @@ async def test_nobody_joins_a_read_from_before_the_end(
 ) -> None:
     pair = await tokens.issue(alice)
     arrived, go_on = asyncio.Event(), asyncio.Event()
-    ask = tokens._records.find
+    ask = tokens._cache._query
 
     async def slow(digest: bytes) -> tuple[Session, int] | None:
         session = await ask(digest)
@@ -56,7 +56,7 @@ async def test_nobody_joins_a_read_from_before_the_end(
         await go_on.wait()
         return session
 
-    monkeypatch.setattr(tokens._records, "find", slow)
+    monkeypatch.setattr(tokens._cache, "_query", slow)
     early = asyncio.create_task(tokens.session(pair.access_token))
     await arrived.wait()
     await users.change("alice", disabled=True)
@@ -73,14 +73,14 @@ async def test_what_was_read_before_the_end_is_not_kept(
 ) -> None:
     pair = await tokens.issue(alice)
 
-    find = tokens._records.find
+    find = tokens._cache._query
 
     async def ended_meanwhile(digest: bytes) -> tuple[Session, int] | None:
         session = await find(digest)
         tokens.forget()
         return session
 
-    monkeypatch.setattr(tokens._records, "find", ended_meanwhile)
+    monkeypatch.setattr(tokens._cache, "_query", ended_meanwhile)
     for _ in range(2):
         await tokens.session(pair.access_token)
     assert len(queries) == 2
