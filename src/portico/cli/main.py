@@ -39,11 +39,7 @@ _EXAMPLES = {
 }
 
 
-class ServerMissing(PorticoError, code="server-missing"):
-    def __init__(self) -> None:
-        super().__init__(
-            "Only the client is installed here; install the gateway with: pip install 'portico-gateway[server]'"
-        )
+class ServerMissing(PorticoError, code="server-missing"): ...
 
 
 def main() -> None:
@@ -58,11 +54,13 @@ def run(arguments: Sequence[str]) -> int:
         code = _run(arguments)
         if sys.stdout:
             sys.stdout.flush()  # a closed pipe is noticed here rather than when the interpreter exits
+        return code
     except PorticoError as error:
         _print_error(for_administrator(error))
         return exit_code(error)
     except KeyboardInterrupt:
-        code = INTERRUPTED
+        _print_error("Interrupted.")
+        return INTERRUPTED
     except BrokenPipeError:
         sys.stdout = None  # or the interpreter reports it again when it exits
         return PIPE_CLOSED
@@ -71,9 +69,6 @@ def run(arguments: Sequence[str]) -> int:
         return FAILED
     finally:
         gc.enable()  # a start that failed has turned it off
-    if code == INTERRUPTED:
-        _print_error("Interrupted.")
-    return code
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -136,7 +131,9 @@ def _check_command(name: str) -> None:
         from importlib.util import find_spec
 
         if not all(map(find_spec, SERVER_MODULES)):
-            raise ServerMissing
+            raise ServerMissing(
+                "Only the client is installed here; install the gateway with: pip install 'portico-gateway[server]'"
+            )
 
 
 def _help() -> str:

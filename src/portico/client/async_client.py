@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from portico.client import files, search, trash
@@ -39,7 +38,6 @@ class AsyncClient(Base):
         return await self._run(begin(self, *arguments, **options))
 
     async def _items(self, fetch: Callable[[str | None], Operation[Page[T]]]) -> AsyncIterator[T]:
-        """The items of all pages; `fetch` begins to fetch the one at a cursor."""
         cursor: str | None = None
         while True:
             page = await self._run(fetch(cursor))
@@ -82,7 +80,5 @@ class AsyncClient(Base):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

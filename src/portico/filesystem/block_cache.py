@@ -40,18 +40,17 @@ class BlockCache(BaseCache):
         numbers = range(start // self.blocksize, (stop - 1) // self.blocksize + 1)
         missing = [number for number in numbers if number not in self._blocks]
         self.hit_count += len(numbers) - len(missing)
-        if not missing:
-            pass
-        elif in_order:
-            furthest = min(_AHEAD // self.blocksize, self._room // 2)
-            self._ahead = min(max(2 * self._ahead, 1), furthest)
-        else:
-            self._ahead = 0
         found = {number: self._blocks[number] for number in numbers if number in self._blocks}
         if missing:
+            furthest = min(_AHEAD // self.blocksize, self._room // 2)
+            self._ahead = min(max(2 * self._ahead, 1), furthest) if in_order else 0
             # Including the blocks between two missing ones: a request costs more than a few blocks.
             found |= self._get(missing[0], missing[-1] + self._ahead)
-        self._keep(found)
+        for number, block in sorted(found.items()):
+            self._blocks[number] = block
+            self._blocks.move_to_end(number)
+        while len(self._blocks) > self._room:
+            self._blocks.popitem(last=False)
         content = b"".join(found[number] for number in numbers)
         offset = start - numbers[0] * self.blocksize
         return content[offset : offset + stop - start]
@@ -67,10 +66,3 @@ class BlockCache(BaseCache):
         self.total_requested_bytes += stop - start
         content: bytes = self.fetcher(start, stop)
         return content
-
-    def _keep(self, found: dict[int, bytes]) -> None:
-        for number, block in sorted(found.items()):
-            self._blocks[number] = block
-            self._blocks.move_to_end(number)
-        while len(self._blocks) > self._room:
-            self._blocks.popitem(last=False)

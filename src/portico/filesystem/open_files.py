@@ -5,7 +5,6 @@ import io
 import warnings
 from collections.abc import Callable
 from tempfile import SpooledTemporaryFile
-from types import TracebackType
 from typing import Any, BinaryIO, cast
 
 from fsspec.caching import register_cache
@@ -59,9 +58,7 @@ class _StoredOnClose:
     close: Callable[[], None]
     discard: Callable[[], None]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:

@@ -3,6 +3,7 @@
 import errno
 import socket
 import time
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from portico.model.errors import PorticoError
@@ -17,10 +18,8 @@ class AddressUnusable(PorticoError, code="address-unusable"): ...
 
 def resolve(host: str) -> Address:
     """The address of a host name, preferably IPv4; browsers try both for `localhost`."""
-    try:
+    with suppress(ValueError):
         return ip_address(host)
-    except ValueError:
-        pass
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

@@ -5,6 +5,7 @@ import socket
 import stat
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -50,12 +51,10 @@ def self_signed(folder: Path, address: str, now: datetime | None = None, *, runn
     now = now or datetime.now(UTC)
     file, key = folder / "certificate.pem", folder / "key.pem"
     names = _own_names(address)
-    try:
+    with suppress(CertificateUnusable):
         present = provided(file, key, now + RENEWAL)
         if running or set(names) <= set(present.names):
             return present
-    except CertificateUnusable:
-        pass
     folder.mkdir(mode=0o700, exist_ok=True)
     _make(file, key, names, now)
     return provided(file, key, now)
@@ -133,24 +132,18 @@ def _own_addresses() -> list[str]:
     """The addresses by which other machines reach this one, as far as it knows them."""
     addresses = []
     for family, outside in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
-        try:
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect((outside, 9))  # sends nothing, only chooses the route
-                addresses.append(str(probe.getsockname()[0]))
-        except OSError:
-            continue
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((outside, 9))  # sends nothing, only chooses the route
+            addresses.append(str(probe.getsockname()[0]))
     return addresses
 
 
 def _general_name(name: str) -> x509.GeneralName | None:
-    try:
+    with suppress(ValueError):
         return x509.IPAddress(ip_address(name))
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError):  # not ASCII
         return x509.DNSName(name) if name else None
-    except ValueError:
-        return None  # not ASCII
+    return None
 
 
 def _make(file: Path, key_file: Path, names: Iterable[str], now: datetime) -> None:

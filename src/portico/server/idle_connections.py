@@ -40,9 +40,7 @@ class IdleConnections:
         self._busy: dict[Peer, int] = defaultdict(int)
         """How many requests are being served."""
         self._last_request: dict[Peer, float] = {}
-        """When the last request began."""
         self._first_seen: dict[Peer, float] = {}
-        """When the connection was first seen."""
 
     def tracking(self, app: Any) -> Any:
         """Wrap the application, to know which connections have a request."""

@@ -147,10 +147,8 @@ class Server(MPServer):
         if multiprocessing.get_start_method() == "fork":
             import_module("portico.server.application")  # once for all workers, which share the memory, too
         loader = partial(load_app_in_worker, str(self._settings.home), self._overrides, self._announcement)
-        try:
+        with suppress(SystemExit):
             self.serve(target_loader=loader, wrap_loader=False)
-        except SystemExit:
-            pass
         if not self.interrupt_signal:
             raise WorkersFailed("Portico has stopped, because its workers keep failing. The reason is above.")
 

@@ -34,13 +34,11 @@ class RetiredWorkers:
         """Each worker, and when it is killed."""
 
     def retire(self, worker: BaseProcess) -> None:
-        """Let a worker finish its requests, and take no new ones."""
         if worker.pid and worker.is_alive():
             os.kill(worker.pid, RETIRE_SIGNAL)
             self._ends[worker] = time.monotonic() + RETIREMENT_SECONDS
 
     def tend(self) -> None:
-        """Forget those that have ended, and kill those that take too long."""
         for worker, end in list(self._ends.items()):
             if not worker.is_alive():
                 del self._ends[worker]
@@ -106,7 +104,6 @@ def _call_on_stop(stop_work: Callable[[], None], drain: Callable[[], None]) -> N
 
     def set_and_call(loop: Any) -> Any:
         event = set_signals(loop)  # type: ignore[no-untyped-call]
-
         retired = False
 
         def retire() -> None:

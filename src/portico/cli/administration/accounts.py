@@ -33,16 +33,10 @@ class Accounts(msgspec.Struct, frozen=True):
     connections: "Connections"
     audit: "AuditTrail"
 
-    @asynccontextmanager
-    async def audited(self, action: str, subject: str, changed: Collection[str] = ()) -> AsyncIterator[None]:
-        """Write the change that happens inside to the audit log, with the names of the changed fields."""
-        async with audited(self.audit, action, subject, changed):
-            yield
-
 
 @asynccontextmanager
 async def audited(audit: "AuditTrail", action: str, subject: str, changed: Collection[str] = ()) -> AsyncIterator[None]:
-    """As `Accounts.audited`, for a command that has only the audit log."""
+    """Write the change that happens inside to the audit log, with the names of the changed fields."""
     from portico.observability.audit import AuditLine
 
     line = AuditLine(user=f"os:{homes.my_name()}", action=action, subject=subject, outcome="internal")
@@ -71,11 +65,11 @@ def read_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) -> T:
 def change(home: Path, action: str, subject: str, work: Callable[[Accounts], Awaitable[T]]) -> T:
     """Run `work`, which changes `subject`, and write it to the audit log as `action`."""
 
-    async def audited(accounts: Accounts) -> T:
-        async with accounts.audited(action, subject):
+    async def recorded(accounts: Accounts) -> T:
+        async with audited(accounts.audit, action, subject):
             return await work(accounts)
 
-    return with_accounts(home, audited)
+    return with_accounts(home, recorded)
 
 
 def with_settings(
@@ -113,10 +107,8 @@ def with_settings(
 def _trail(settings: "Settings", database: "Database") -> "AuditTrail":
     from portico.store.audit_lines import open_trail
 
-    required = settings.audit_required
-
     def lose(why: str, lost: int) -> None:
-        if lost == 1 and not required:  # otherwise the command fails with this error
+        if lost == 1 and not settings.audit_required:  # otherwise the command fails with this error
             warn(f"the audit log can't be written ({why}).")
 
     return open_trail(
@@ -124,7 +116,7 @@ def _trail(settings: "Settings", database: "Database") -> "AuditTrail":
         database if settings.audit_in_database else None,
         node=settings.node,
         node_in_file=settings.node_in_audit,
-        required=required,
+        required=settings.audit_required,
         command=True,
         on_loss=lose,
     )

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, BinaryIO
@@ -43,22 +44,19 @@ def _in_file(file: str, options: SimpleNamespace) -> list[Mapping[str, Any]]:
     """The newest lines of the file that fit, the oldest of them first. Files that were rotated away are not read."""
     oldest = timestamps.from_datetime(datetime.now(UTC) - options.since) if options.since else ""
     found: list[Mapping[str, Any]] = []
-    try:
-        with open(file, "rb") as stream:
-            for text in _backwards(stream):
-                try:
-                    line = msgspec.json.decode(text, type=dict[str, Any])
-                except msgspec.DecodeError:
-                    continue  # torn on a full disk
-                if line.get("time", "") < oldest:
-                    break
-                user = str(line.get("user", "")).casefold()
-                if options.user in (None, user) and options.action in (None, line.get("action")):
-                    found.append(line)
-                if len(found) == options.limit:
-                    break
-    except FileNotFoundError:
-        pass  # nothing was written yet, or the log was just rotated
+    with suppress(FileNotFoundError), open(file, "rb") as stream:  # nothing was written yet, or it was just rotated
+        for text in _backwards(stream):
+            try:
+                line = msgspec.json.decode(text, type=dict[str, Any])
+            except msgspec.DecodeError:
+                continue  # torn on a full disk
+            if line.get("time", "") < oldest:
+                break
+            user = str(line.get("user", "")).casefold()
+            if options.user in (None, user) and options.action in (None, line.get("action")):
+                found.append(line)
+            if len(found) == options.limit:
+                break
     return found[::-1]
 
 

@@ -42,7 +42,6 @@ _SHOWN_DIGITS = 16
 
 def show(options: SimpleNamespace) -> None:
     settings = existing_or_shared(options.home)
-
     facts = asyncio.run(_facts(settings))
     if not options.as_json:
         held = [f"{each['name']}: {each['owner']} until {each['expiresAt']}" for each in facts["leases"]]

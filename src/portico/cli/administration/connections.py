@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, TypeVar
 
-from portico.cli.administration.accounts import Accounts, change, opened_provider, read_accounts, with_accounts
+from portico.cli.administration.accounts import Accounts, audited, change, opened_provider, read_accounts, with_accounts
 from portico.cli.administration.home import PASSWORD_FILE, SET_UP_MARK, command
 from portico.cli.administration.home_setup import with_new_accounts
 from portico.cli.console.exits import DONE, FAILED, UsageMistake, exit_code
@@ -109,7 +109,7 @@ def add(options: SimpleNamespace) -> None:
     plain, secret = _by_secrecy(values)
 
     async def action(accounts: Accounts) -> "Connection":
-        async with accounts.audited("connection.add", name, values):
+        async with audited(accounts.audit, "connection.add", name, values):
             _check_volume_id(kind, values)
             return await _bound(accounts, await accounts.connections.add(name, kind, plain, secret))
 
@@ -137,7 +137,7 @@ def set_(options: SimpleNamespace) -> None:
         merged = {**old.options, **old.secrets, **values}
         check_options(old.kind, {key: value for key, value in merged.items() if value})
         plain, secret = _by_secrecy({key: value or None for key, value in values.items()})
-        async with accounts.audited("connection.set", name, values):
+        async with audited(accounts.audit, "connection.set", name, values):
             _check_volume_id(old.kind, merged)
             changed = await accounts.connections.change(name, options=plain, secrets=secret)
             return await _bound(accounts, changed)

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from portico.cli.administration.accounts import Accounts, opened_provider, with_accounts
+from portico.cli.administration.accounts import Accounts, audited, opened_provider, with_accounts
 from portico.cli.console.exits import DONE, FAILED
 from portico.cli.console.parser import Command, Group, argument
 from portico.model.visible_text import visible
@@ -20,7 +20,7 @@ def adopt(options: SimpleNamespace) -> int:
         counts = dict.fromkeys(Adoption, 0)
         async with opened_provider(accounts, connection) as (provider, root):
             drive = Drive(provider, root, DEFAULT_RIGHTS, CursorSeal(b""))
-            async with accounts.audited("digests-adopt", connection.name):
+            async with audited(accounts.audit, "digests-adopt", connection.name):
                 async for path, outcome in adopt_digests(drive, FileDigests(accounts.database), connection.name):
                     counts[outcome] += 1
                     if outcome is not Adoption.ADOPTED:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from portico.cli.administration.accounts import Accounts, with_settings
+from portico.cli.administration.accounts import Accounts, audited, with_settings
 from portico.cli.administration.home import LOCK_FILE, PASSWORD_FILE, SET_UP_MARK, HomeUnusable, make, prepare
 from portico.model.errors import AlreadyExists, PorticoError
 
@@ -82,11 +82,9 @@ async def add_local_connection(accounts: Accounts) -> None:
         return  # nodes that share a database have no folder in common
     folder = accounts.settings.files_folder
     _make_folder(folder)
-    try:
-        async with accounts.audited("connection.add", FIRST_CONNECTION):
+    with suppress(AlreadyExists):  # another node that shares the database was faster
+        async with audited(accounts.audit, "connection.add", FIRST_CONNECTION):
             await accounts.connections.add(FIRST_CONNECTION, "local", {"folder": str(folder)}, {})
-    except AlreadyExists:
-        pass  # another node that shares the database was faster
 
 
 def _make_folder(folder: Path) -> None:
@@ -116,7 +114,7 @@ async def add_first_user(accounts: Accounts) -> str | None:
 
         write_private(settings.home / PASSWORD_FILE, password + "\n")
         try:
-            async with accounts.audited("user.add", FIRST_USER):
+            async with audited(accounts.audit, "user.add", FIRST_USER):
                 await accounts.users.add(FIRST_USER, password, connection=FIRST_CONNECTION)
         except AlreadyExists:
             password = None

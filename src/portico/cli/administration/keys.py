@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from portico.cli.administration.accounts import Accounts, read_accounts, with_accounts
+from portico.cli.administration.accounts import Accounts, audited, read_accounts, with_accounts
 from portico.cli.administration.users import rights
 from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON, Facts, print_json, show_list
@@ -25,7 +25,7 @@ def add(options: SimpleNamespace) -> None:
 
     async def action(accounts: Accounts) -> "NewKey":
         user = await accounts.users.get(options.user)
-        async with accounts.audited("key.add", user.name):
+        async with audited(accounts.audit, "key.add", user.name):
             return await _keys(accounts).add(user, scope)
 
     new = with_accounts(options.home, action)
@@ -51,7 +51,7 @@ def end(options: SimpleNamespace) -> None:
         user = await accounts.users.get(options.user)
         keys = _keys(accounts)
         key = await _find(keys, user, options.id)
-        async with accounts.audited("key.end", user.name):
+        async with audited(accounts.audit, "key.end", user.name):
             await keys.end(user, key.id)
         return key.name
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from portico.cli.administration.accounts import Accounts, read_accounts, with_accounts
+from portico.cli.administration.accounts import Accounts, audited, read_accounts, with_accounts
 from portico.cli.console.output import JSON, show_list
 from portico.cli.console.parser import Command, Group, argument
 from portico.model import timestamps
@@ -38,7 +38,7 @@ def end(options: SimpleNamespace) -> None:
     async def action(accounts: Accounts) -> None:
         from portico.store import uploads
 
-        async with accounts.audited("upload-end", options.id):
+        async with audited(accounts.audit, "upload-end", options.id):
             if not await uploads.end(accounts.database, options.id):
                 raise NotFound(
                     f"The upload {options.id} doesn't exist or is finished; list unfinished uploads "

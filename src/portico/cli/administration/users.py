@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from portico.cli.administration.accounts import Accounts, change, read_accounts, with_accounts
+from portico.cli.administration.accounts import Accounts, audited, change, read_accounts, with_accounts
 from portico.cli.administration.home import remembered_address
 from portico.cli.administration.home_setup import forget_password_file, generate_password, with_new_accounts
 from portico.cli.console.exits import UsageMistake
@@ -44,7 +44,7 @@ def add(options: SimpleNamespace) -> None:
         password = _new_password(stdin=options.password_stdin, generate=generate)
 
     async def action(accounts: Accounts) -> "tuple[User, Invited | None]":
-        async with accounts.audited("user.add", options.name):
+        async with audited(accounts.audit, "user.add", options.name):
             user = await accounts.users.add(
                 options.name, password, connection=options.connection or "local", root=options.root, rights=rights
             )
@@ -115,7 +115,7 @@ def set_(options: SimpleNamespace) -> None:
 
     async def action(accounts: Accounts) -> None:
         changed = [key for key, value in {**given, "password": password}.items() if value is not None]
-        async with accounts.audited("user.set", options.name, changed):
+        async with audited(accounts.audit, "user.set", options.name, changed):
             await accounts.users.change(options.name, **given)
             if password is not None:
                 await _set_password(accounts, options.name, password)

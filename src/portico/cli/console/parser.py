@@ -343,7 +343,9 @@ def _usage_parts(parser: Parser) -> Iterator[str]:
     for option in _shown(parser):
         alternatives = groups.get(option, (option,))
         if option not in done:
-            text = " | ".join(_short(each) for each in alternatives)
+            text = " | ".join(
+                f"{each.names[0]} {each.metavar}".rstrip() + " …" * each.repeatable for each in alternatives
+            )
             yield text if option.missing else f"[{text}]"
         done.update(alternatives)
     for argument in parser.arguments:
@@ -354,11 +356,6 @@ def _usage_parts(parser: Parser) -> Iterator[str]:
 
 def _shown(parser: Parser) -> list[Argument]:
     return [option for option in dict.fromkeys(parser.options.values()) if not option.hidden]
-
-
-def _short(option: Argument) -> str:
-    text = f"{option.names[0]} {option.metavar}".rstrip()
-    return f"{text} …" if option.repeatable else text
 
 
 def _width() -> int:

@@ -90,8 +90,6 @@ _SYNC = (
     flag("--delete", help="Delete files and folders from the target that aren't in the source."),
 )
 
-_CAT = Paths("PATH …", {"PATH": "A file on the gateway, or a pattern."}, at_least=1)
-
 _MKDIR = (
     Paths("PATH …", {"PATH": "The folder to create."}, at_least=1),
     flag("-p", dest="parents", help="Accepted for compatibility; parent folders are always created."),
@@ -255,7 +253,7 @@ COMMANDS = {
     "cat": Command(
         runs("downloads", "cat"),
         "Write files to standard output, one after the other.",
-        (_CAT, PROFILE),
+        (Paths("PATH …", {"PATH": "A file on the gateway, or a pattern."}, at_least=1), PROFILE),
         f"{_PATTERNS}\n\nExample:\n  portico cat '/logs/*.txt' | sort",
     ),
     "mkdir": Command(

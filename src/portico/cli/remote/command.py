@@ -77,10 +77,10 @@ def runs(module: str, function: str) -> Callable[[SimpleNamespace], int | None]:
         from portico.client.errors import ClientError
         from portico.model.visible_text import visible
 
+        work: Callable[[SimpleNamespace], int | None]
         work = getattr(import_module(f"portico.cli.remote.{module}"), function)
         try:
-            code: int | None = work(options)
-            return code
+            return work(options)
         except ClientError as error:
             print(visible(sentence(error), lines=True), file=sys.stderr, flush=True)
             return exit_code(error)

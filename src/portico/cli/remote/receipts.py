@@ -158,9 +158,6 @@ def _difference(file: str, size: int, sha256: str, claims: list[dict[str, Any]])
     return f"The content of {file} differs from the file stored as {claim.get('path')}: their SHA-256 digests differ."
 
 
-# Keys
-
-
 def _by_id(keys: Any) -> Keys:
     """The Ed25519 keys of a JWK set, or of a single JWK; what is anything else is left out."""
     found: Keys = {}

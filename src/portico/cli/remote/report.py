@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import TypeVar
 
 from portico.cli.console.exits import DONE, Missing, UsageMistake
@@ -159,9 +159,7 @@ class ProgressBar:
         if self._thread:
             self._thread.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._thread:
             self._end.set()
             self._thread.join()

@@ -137,9 +137,7 @@ def _warn_of_clear_text(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme != "http" or parts.hostname in (None, "localhost"):
         return
-    try:
+    with suppress(ValueError):
         if ip_address(parts.hostname).is_loopback:
             return
-    except ValueError:
-        pass
     warn("without https, others on the network can read the password and the files.")

@@ -55,7 +55,11 @@ class UploadPlan(Plan[Entry]):
                 self._report.fail(here, error)
                 continue
             if not content.names and not known.exists:
-                self._make_folder(there)
+                if self._options.dry_run:
+                    facts = {"path": there, "type": "DIRECTORY", "dryRun": True}
+                    tell(f"create folder {there}", facts, as_json=self._options.as_json)
+                else:
+                    self._client.make_folder(there)
             if self._whole:
                 self.extra += [known.entries[name] for name in sorted(known.entries.keys() - content.names)]
             for name, status in content.files.items():
@@ -114,10 +118,3 @@ class UploadPlan(Plan[Entry]):
 
     def _different(self, candidate: Candidate, entry: Entry, status: os.stat_result) -> Iterator[Item]:
         yield from self._compared(candidate.local, status, candidate.path, None)
-
-    def _make_folder(self, path: str) -> None:
-        if self._options.dry_run:
-            facts = {"path": path, "type": "DIRECTORY", "dryRun": True}
-            tell(f"create folder {path}", facts, as_json=self._options.as_json)
-        else:
-            self._client.make_folder(path)

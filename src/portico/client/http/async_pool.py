@@ -105,7 +105,13 @@ class _Connection:
         pieces = encode_body(request)
         await self._write(request_head(request, self._origin))
         if expects_continue(request):
-            await self._await_continue(heading)
+            invited = asyncio.create_task(self._continue_received.wait())
+            try:
+                await asyncio.wait(
+                    {invited, heading}, timeout=http11.EXPECT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                invited.cancel()
         while not heading.done():
             blocking = request.body and request.body.blocking
             piece = await asyncio.to_thread(lambda: next(pieces, None)) if blocking else next(pieces, None)
@@ -117,26 +123,17 @@ class _Connection:
                 return False  # the gateway may have sent a response before it closed the connection
         return False
 
-    async def _await_continue(self, heading: "asyncio.Task[Head]") -> None:
-        invited = asyncio.create_task(self._continue_received.wait())
-        try:
-            await asyncio.wait({invited, heading}, timeout=http11.EXPECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            invited.cancel()
-
     async def _final_head(self) -> Head:
-        while (head := await self._next_head()).status < 200:
+        while True:
+            while (taken := Head.taken_from(self._buffer)) is None:
+                data = await self._receive()
+                if not data:
+                    raise _ConnectionBroken(closed_early(self._buffer))
+                self._buffer += data
+            head, self._buffer = taken
+            if head.status >= 200:
+                return head
             self._continue_received.set()
-        return head
-
-    async def _next_head(self) -> Head:
-        while (taken := Head.taken_from(self._buffer)) is None:
-            data = await self._receive()
-            if not data:
-                raise _ConnectionBroken(closed_early(self._buffer))
-            self._buffer += data
-        head, self._buffer = taken
-        return head
 
     async def _read(self, request: Request, head: Head) -> Response:
         response = Response(head.status, head.headers)

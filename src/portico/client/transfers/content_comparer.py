@@ -74,8 +74,7 @@ class ContentComparer:
             return not file.read(1)
 
 
-class _Different(Exception):
-    pass
+class _Different(Exception): ...
 
 
 def _md5(local: str) -> str:

@@ -108,7 +108,6 @@ class Options:
     """The maximum number of concurrent requests."""
     fetched: Received | None = None
     times: bool = True
-    """Whether files get the modification times of their entries."""
     verify: bool = False
     """Whether to compare the content with the digest that the gateway has recorded, if it has."""
     resumed: Resumed | None = None

@@ -39,15 +39,13 @@ class UploadItem:
     entry: Entry | None = None
     """The stored file, if the gateway reported it."""
     seconds: float = 0.0
-    """How long the request took."""
     stored_at: float | None = None
-    """When the gateway responded, by its clock, in seconds since 1970."""
+    """Both as in `Receipt`."""
     sha256: bytes | None = None
     """Of what was sent, if it is to be verified."""
     modified: str | None = None
     """The time that the file is to have, as `X-Modified` is written."""
     resumed: int = 0
-    """How many bytes the gateway had from an earlier run."""
 
     def __post_init__(self) -> None:
         if self.content_type is not None and not _MEDIA_TYPE.fullmatch(self.content_type):

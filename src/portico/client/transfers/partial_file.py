@@ -12,7 +12,6 @@ import stat
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from portico.client.errors import NotPossible
 from portico.client.transfers.locked_file import locked_file
@@ -136,23 +135,18 @@ class PartialFile:
     def _load_note(self) -> None:
         """Load the note of an earlier download; without a valid note, start over."""
         try:
-            note = _read_note(self.path)
+            with open(self.path, "rb") as file:
+                end = file.seek(0, os.SEEK_END) - len(_MARK) - 8
+                file.seek(max(0, end))
+                mark, length = file.read(len(_MARK)), int(file.read(8))
+                if mark != _MARK or not 0 < length <= min(_MAX_NOTE, end):
+                    raise ValueError("no note")
+                file.seek(end - length)
+                note = json.loads(file.read(length))
             self.etag, self.size = str(note["etag"]), int(note["size"])
             self._done = [(int(start), int(stop)) for start, stop in note["done"]]
         except (ValueError, KeyError, TypeError):
             self.reset()
-
-
-def _read_note(path: str) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        file.seek(max(0, end - len(_MARK) - 8))
-        mark, length = file.read(len(_MARK)), file.read(8)
-        if mark != _MARK or not 0 < int(length) <= min(_MAX_NOTE, end - len(_MARK) - 8):
-            raise ValueError("no note")
-        file.seek(end - len(_MARK) - 8 - int(length))
-        note: dict[str, Any] = json.loads(file.read(int(length)))
-        return note
 
 
 def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -117,9 +117,10 @@ class ResumableUpload:
         while True:
             try:
                 if self._id is None:
-                    yield from self._create()
-                    reached = 0
-                assert self._id is not None
+                    self._id, expires = yield from self._requests.create(self._size, self._metadata)
+                    self._created += 1
+                    self._offset = reached = 0
+                    yield from self._note(UnfinishedUpload(self._id, self._version, self._checked, expires))
                 if self._offset is None:
                     end = Part(BytesSource(b""), 0, 0, self._meter, self._size)
                     response = yield from self._requests.ask(self._id, end, ending=self._ending)
@@ -169,12 +170,6 @@ class ResumableUpload:
             yield from self._requests.end(self._id)
             self._id = None
 
-    def _create(self) -> Operation[None]:
-        self._id, expires = yield from self._requests.create(self._size, self._metadata)
-        self._created += 1
-        self._offset = 0
-        yield from self._note(UnfinishedUpload(self._id, self._version, self._checked, expires))
-
     def _append(self, upload_id: str, offset: int) -> Operation[Response]:
         size = min(self.part.bytes, self._size - offset)
         self._ending = offset + size == self._size
@@ -204,8 +199,6 @@ class ResumableUpload:
             self._ahead = offset, size, BytesSource(content), f"sha256 {checksum}"
 
         yield from blocking(read)
-
-    # What is known of the upload
 
     def _recall(self) -> Operation[None]:
         """Take up an earlier upload of the same file; end one of another version of it."""
