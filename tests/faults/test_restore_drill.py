@@ -100,8 +100,15 @@ def sign_in(http: httpx2.Client, client: tuple[str, str]) -> httpx2.Response:
     return http.post("/backend/login", data=form, auth=client)
 
 
-@pytest.mark.parametrize("set_up_by", ["file", "variables"])
-@pytest.mark.parametrize(("source", "target"), [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite")])
+@pytest.mark.parametrize(
+    ("source", "target", "set_up_by"),
+    [
+        ("sqlite", "postgres", "file"),
+        ("postgres", "sqlite", "file"),
+        ("sqlite", "sqlite", "file"),
+        ("postgres", "sqlite", "variables"),
+    ],
+)
 def test_a_program_keeps_its_credentials(
     open_gateway: Open, tmp_path: Path, source: str, target: str, set_up_by: str
 ) -> None:
