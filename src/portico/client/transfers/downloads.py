@@ -225,7 +225,7 @@ def _first(
         finally:
             if incoming.entry:
                 part.size, part.etag = incoming.entry.size or 0, incoming.etag
-                yield from blocking(lambda: part.add(0, incoming.position))
+                yield from _note(part, 0, incoming.position)
         if incoming.position < part.size and not incoming.etag:
             # Without an ETag, only a single response is sure to be of one version.
             file.seek(0)
@@ -245,7 +245,14 @@ def _range(session: AuthSession, path: str, part: PartialFile, meter: Meter, sta
         try:
             yield from receive(session, incoming)
         finally:
-            yield from blocking(lambda: part.add(start, incoming.position))
+            yield from _note(part, start, incoming.position)
+
+
+def _note(part: PartialFile, start: int, stop: int) -> Operation[None]:
+    if part.keep:
+        yield from blocking(lambda: part.add(start, stop))
+    else:  # nothing is written, so no thread is needed
+        part.add(start, stop)
 
 
 def _writer(file: BinaryIO | FileIO) -> Callable[[Piece], None]:
