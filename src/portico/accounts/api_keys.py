@@ -25,6 +25,7 @@ from portico.model.rights import Right, format_rights
 from portico.runtime import clock
 from portico.store.api_keys import USE_NOTED_SECONDS, ApiKey, KeyRecords, KeyUse, Network
 from portico.store.database import Database
+from portico.store.encrypted_columns import Confidential
 from portico.store.users import User
 
 MAX_RANGES: Final = 32
@@ -51,13 +52,10 @@ class KeyScope(msgspec.Struct, frozen=True):
     expires_at: datetime | None = None
 
 
-class NewKey(msgspec.Struct, frozen=True):
+class NewKey(Confidential, msgspec.Struct, frozen=True):
     key: ApiKey
     text: str
     """The key itself. It is known only now."""
-
-    def __repr__(self) -> str:
-        return "NewKey(…)"
 
 
 def new_text() -> str:

@@ -15,6 +15,7 @@ from portico.model.errors import InvalidRequest
 from portico.store.cluster import OtherKey
 from portico.store.connections import ConnectionRecord, ConnectionRecords, unknown_connection
 from portico.store.database import Database
+from portico.store.encrypted_columns import Confidential
 
 
 class HomePaths(msgspec.Struct, frozen=True):
@@ -46,7 +47,7 @@ class HomePaths(msgspec.Struct, frozen=True):
         return path
 
 
-class Connection(msgspec.Struct, frozen=True):
+class Connection(Confidential, msgspec.Struct, frozen=True):
     name: str
     kind: str
     options: dict[str, str]
@@ -56,9 +57,6 @@ class Connection(msgspec.Struct, frozen=True):
     revision too, unless that happens within a millisecond or the clock was set back."""
     volume_id: str | None = None
     """Of the storage that was found first. One with another id is a mistake, such as a share that is not mounted."""
-
-    def __repr__(self) -> str:
-        return "Connection(…)"
 
 
 class Connections(ConnectionRecords):

@@ -17,22 +17,20 @@ from portico.model.errors import NotFound, NotSignedIn
 from portico.model.paths import Path
 from portico.model.rights import format_rights
 from portico.store.database import Database, Statement
+from portico.store.encrypted_columns import Confidential
 from portico.store.guests import Guest
 from portico.store.sessions import Digests, Session, SessionRecords
 from portico.store.tickets import Ticket, TicketRecords
 from portico.store.users import User
 
 
-class TokenPair(msgspec.Struct, frozen=True):
+class TokenPair(Confidential, msgspec.Struct, frozen=True):
     access_token: str
     refresh_token: str
     expires_in: int
     scope: str
     user: User
     refresh_expires_in: int
-
-    def __repr__(self) -> str:
-        return "TokenPair(…)"
 
 
 def not_signed_in() -> NotSignedIn:
@@ -160,7 +158,6 @@ class Tickets(Generic[Owner]):
 
 
 def _ticket_for(user: User, path: Path, *, is_folder: bool) -> Ticket:
-    """A ticket for what this user has at the path."""
     return Ticket(str(path), str(user.root.below(path)), is_folder)
 
 

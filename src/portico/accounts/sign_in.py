@@ -17,6 +17,7 @@ from portico.accounts.throttle import KeyedLock, QueueFull, SignInAttempt, Throt
 from portico.model.errors import AccountDisabled, NotSignedIn, WrongPassword
 from portico.runtime import clock
 from portico.store.database import Database
+from portico.store.encrypted_columns import Confidential
 from portico.store.sessions import Session
 from portico.store.users import User, UserRecords
 
@@ -69,13 +70,10 @@ def _proofs(presented: str) -> list[str]:
     return [proof for proof in presented.split(_SEPARATOR) if _PROOF.fullmatch(proof)]
 
 
-class SignedIn(msgspec.Struct, frozen=True):
+class SignedIn(Confidential, msgspec.Struct, frozen=True):
     tokens: TokenPair
     device: str
     """Proofs that the device sends at its next sign-in, to be recognized. They grant nothing."""
-
-    def __repr__(self) -> str:
-        return "SignedIn(…)"
 
 
 FAMILIAR_BURST, FAMILIAR_RATE = 20, 5.0

@@ -263,7 +263,8 @@ class Throttle:
         by_key = await self._records.find(keys)
         own = by_key.get(attempt.own)
         own_wait = _wait(own, PAIR_FAILURES, now)
-        if attempt.device is not None or (own is not None and _is_familiar(own, now)):
+        signed_in_at = own.succeeded_at if own else None
+        if attempt.device is not None or (signed_in_at is not None and now - signed_in_at < _FAMILIAR_MS):
             return Treatment.DELAYED if own_wait else Treatment.KNOWN
         if wait := max(own_wait, _wait(by_key.get(attempt.address), ADDRESS_FAILURES, now)):
             raise too_many_failures(wait / 1000)
@@ -309,10 +310,6 @@ class Throttle:
             # Taken even if the write fails: then every caller that waits gets the error.
             failures, self._failures = self._failures, Counter()
             await self._records.count(failures)
-
-
-def _is_familiar(counted: Counted, now: int) -> bool:
-    return counted.succeeded_at is not None and now - counted.succeeded_at < _FAMILIAR_MS
 
 
 def _wait(counted: Counted | None, limit: int, now: int) -> int:

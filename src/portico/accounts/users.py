@@ -21,6 +21,7 @@ from portico.model.paths import Path
 from portico.model.rights import DEFAULT_RIGHTS, Right, format_rights
 from portico.runtime import clock
 from portico.store.database import Database
+from portico.store.encrypted_columns import Confidential
 from portico.store.users import User, UserRecords, taken
 
 INVITATION_LIFETIME: Final = timedelta(days=7)
@@ -112,13 +113,10 @@ class Users:
             raise unknown_user(name)
 
 
-class Invitation(msgspec.Struct, frozen=True):
+class Invitation(Confidential, msgspec.Struct, frozen=True):
     user: User
     expires_at: datetime
     token: str
-
-    def __repr__(self) -> str:
-        return "Invitation(…)"
 
 
 class UnknownInvitation(NotFound):

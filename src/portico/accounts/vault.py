@@ -12,7 +12,7 @@ from typing import Self
 
 from portico.model.errors import PorticoError
 from portico.runtime.private_files import write_private
-from portico.store.encrypted_columns import Sealed, Unsealable
+from portico.store.encrypted_columns import Confidential, Sealed, Unsealable
 
 VARIABLE = "PORTICO_SECRET_KEY"
 FILE_VARIABLE = "PORTICO_SECRET_KEY_FILE"
@@ -25,7 +25,7 @@ class BadSecretKey(PorticoError):
     """The secret key is malformed, unreadable, or not the one that was used for encryption."""
 
 
-class SecretKey:
+class SecretKey(Confidential):
     """32 random bytes from which every key of this home is derived."""
 
     def __init__(self, key: bytes) -> None:
@@ -96,11 +96,8 @@ class SecretKey:
         """The key as it is written to its file or variable."""
         return urlsafe_b64encode(self._key).decode()
 
-    def __repr__(self) -> str:
-        return "SecretKey(…)"
 
-
-class Vault:
+class Vault(Confidential):
     """Encrypts small sets of secrets, bound to a label that says what they belong to."""
 
     def __init__(self, key: SecretKey | None) -> None:
@@ -134,9 +131,6 @@ class Vault:
             ) from None
         values: dict[str, str] = json.loads(plain)
         return values
-
-    def __repr__(self) -> str:
-        return "Vault(…)"
 
 
 def _no_key() -> BadSecretKey:

@@ -147,7 +147,7 @@ class _Case(StrEnum):
 
 async def search(operations: Operations, folder: Path, query: Query) -> Response:
     size = min(query.page_size(default=_MAX_SIZE), _MAX_SIZE)
-    page = await operations.files.search(folder, _criteria(query), size, query.cursor())
+    page = await operations.files.search(folder, _criteria(query), size, query.get("cursor"))
     return JsonResponse(SearchBody(page.cursor, page.passed, [entry_body(path, entry) for path, entry in page.found]))
 
 
@@ -188,7 +188,7 @@ def _moment(query: Query, name: str) -> str | None:
 
 
 async def list_folder(operations: Operations, path: Path, query: Query, *, file_first: bool = False) -> Response:
-    cursor, with_digests = query.cursor(), query.wants_digest()
+    cursor, with_digests = query.get("cursor"), query.wants_digest()
     page = await operations.files.list(
         path, query.page_size(), cursor, file_first=file_first and cursor is None and not path.as_folder
     )

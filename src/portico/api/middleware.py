@@ -224,8 +224,6 @@ class Middleware:
 
 
 class _Exchange:
-    """One request and its response."""
-
     def __init__(self, request_id: str, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
         self.status = 0
         self.context = RequestContext(request_id, scope["client"][0], lambda: until_gone(self.receive))

@@ -82,24 +82,20 @@ curl -H "Authorization: Bearer $TOKEN" -F data=@report.csv $GATEWAY/backend/1.0.
 
 def _operation(document: Json, path: str, method: str, operation: Json) -> str:
     parameters = [*document["paths"][path].get("parameters", []), *operation.get("parameters", [])]
+    credentials = [f"<code>{name}</code>" for choice in operation["security"] for name in choice]
     return "".join(
         (
             f'<section id="{operation["operationId"]}">',
             f'<h2><b class="method">{method.upper()}</b> <code>{escape(path)}</code></h2>',
             f"<p><strong>{_text(operation['summary'])}</strong></p>",
             f"<p>{_text(operation.get('description', ''))}</p>",
-            f"<p>Credentials: {_security(operation)}</p>",
+            f"<p>Credentials: {' or '.join(credentials) or 'none'}</p>",
             _parameter_table(parameters),
             _body(operation),
             _answer_table(operation),
             "</section>",
         )
     )
-
-
-def _security(operation: Json) -> str:
-    words = [f"<code>{name}</code>" for choice in operation["security"] for name in choice]
-    return " or ".join(words) or "none"
 
 
 def _parameter_table(parameters: list[Json]) -> str:

@@ -231,23 +231,8 @@ def _has_parameter(request: Request, name: bytes) -> bool:
     return any(unquote_to_bytes(pair.partition(b"=")[0]) == name for pair in raw.split(b"&"))
 
 
-def _pairs(text: str) -> list[tuple[str, str]]:
-    parameters = text.split("&")
-    if len(parameters) > _MAX_PARAMETERS:
-        raise ValueError
-    pairs = [parameter.partition("=") for parameter in parameters if parameter]
-    return [(_unquoted(name), _unquoted(value)) for name, _, value in pairs]
-
-
 def _unquoted(text: str) -> str:
     return unquote_to_bytes(text.replace("+", " ")).decode() if "%" in text or "+" in text else text
-
-
-def _check_spelling(name: str) -> None:
-    """An unknown parameter is ignored, but not a misspelt one: `onconflict=fail` must not overwrite a file."""
-    known = {parameter.lower(): parameter for parameter in _KNOWN}
-    if near := get_close_matches(name.lower(), known, n=1, cutoff=0.75):
-        raise InvalidRequest(f"The parameter '{name[:40]}' doesn't exist; did you mean '{known[near[0]]}'?")
 
 
 class Query:
@@ -259,14 +244,19 @@ class Query:
         if not raw:
             return
         try:
-            if _BAD_ESCAPE.search(raw):
+            parameters = raw.decode("ascii").split("&")
+            if _BAD_ESCAPE.search(raw) or len(parameters) > _MAX_PARAMETERS:
                 raise ValueError
-            pairs = _pairs(raw.decode("ascii"))
+            parts = [each.partition("=") for each in parameters if each]
+            pairs = [(_unquoted(name), _unquoted(value)) for name, _, value in parts]
         except ValueError:
             raise InvalidRequest("The query is malformed; percent-encode its values as UTF-8.") from None
         for name, value in pairs:
             if name not in _KNOWN:
-                _check_spelling(name)
+                # It is ignored, unless it is misspelt: `onconflict=fail` must not overwrite a file.
+                known = {parameter.lower(): parameter for parameter in _KNOWN}
+                if near := get_close_matches(name.lower(), known, n=1, cutoff=0.75):
+                    raise InvalidRequest(f"The parameter '{name[:40]}' doesn't exist; did you mean '{known[near[0]]}'?")
             if name in self._values:
                 raise InvalidRequest(f"The parameter '{name[:40]}' appears twice; send it once.")
             self._values[name] = value
@@ -316,9 +306,6 @@ class Query:
         if value not in (None, "digest"):
             raise InvalidRequest("The parameter 'fields' must be digest.")
         return value is not None
-
-    def cursor(self) -> str | None:
-        return self._values.get("cursor")
 
     def target(self) -> Path:
         value = self._values.get("target")

@@ -3,12 +3,11 @@
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from functools import partial
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Router
-from starlette.types import Lifespan, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from portico.api import account, jobs, shares, tus
 from portico.api.download import download, issue_ticket
@@ -243,7 +242,3 @@ class Routes(Router):
             return ROUTES.get(path) or ONE_OF_MANY[path.rpartition("/")[0]]
         except KeyError:
             raise NotFound("This URL doesn't exist. See /backend/docs for the API.") from None
-
-
-def router(lifespan: Lifespan[Any]) -> Router:
-    return Routes(lifespan=lifespan)

@@ -160,7 +160,7 @@ async def list_accesses(request: Request) -> Response:
     sharing = await _sharing(request, "share-log")
     query = Query(request)
     size = min(query.page_size(_ACCESSES), _MAX_ACCESSES)
-    cursor = query.cursor()
+    cursor = query.get("cursor")
     if cursor is not None and not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 18):
         raise InvalidRequest("The cursor is malformed; copy it unchanged from the previous page.")
     found = await sharing.accesses(_id(request), size, int(cursor) if cursor else None)

@@ -77,7 +77,7 @@ async def create(request: Request) -> Response:
         raise InvalidRequest(
             "The size is missing; send Upload-Length, or 'Upload-Defer-Length: 1' if you don't know it yet."
         )
-    has_content = _has_content(request)
+    has_content = "Transfer-Encoding" in request.headers or request.headers.get("Content-Length", "0") != "0"
     if has_content:  # refused before anything is made
         _check_body(request, 0)
     if concat:
@@ -170,10 +170,6 @@ def _check_body(request: Request, offset: int) -> list[ExpectedDigest]:
         )
     text = single_header(request, "Upload-Checksum")
     return expected if text is None else [*expected, checksum_of(text)]
-
-
-def _has_content(request: Request) -> bool:
-    return "Transfer-Encoding" in request.headers or request.headers.get("Content-Length", "0") != "0"
 
 
 def _id_of(address: str) -> str:

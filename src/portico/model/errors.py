@@ -14,8 +14,6 @@ from typing import ClassVar, Self
 
 
 class PorticoError(Exception):
-    """An error that is described in one sentence."""
-
     code: ClassVar[str] = "internal"
 
     def __init_subclass__(cls, *, code: str = "") -> None:
@@ -42,7 +40,6 @@ class PorticoError(Exception):
         return error
 
     def with_sentence(self, sentence: str) -> Self:
-        """The same error with one more sentence."""
         error = copy(self)
         error.detail = f"{self.detail} {sentence}"
         error.args = (error.detail,)

@@ -22,8 +22,6 @@ class AccountServices(msgspec.Struct, frozen=True):
 
 
 class OwnAccount:
-    """Made for one request."""
-
     def __init__(self, shared: AccountServices, actor: Actor) -> None:
         actor.require_unrestricted()
         self._session = actor.require_session()

@@ -54,8 +54,6 @@ DATABASE_FAULT = Fault("database", "The database doesn't respond; the log says w
 
 
 class NotReady(Unavailable):
-    """This node cannot serve."""
-
     def __init__(self, faults: tuple[Fault, ...]) -> None:
         super().__init__("This node is not ready; the log says why.", retry_after=1)
         self.faults = faults

@@ -23,7 +23,6 @@ CURRENT: ContextVar[ProgressCounter | None] = ContextVar("counter", default=None
 
 
 def count(entries: int = 1, size: int | None = None) -> None:
-    """Some more are done."""
     if (counter := CURRENT.get()) is not None:
         counter.entries += entries
         counter.size += size or 0

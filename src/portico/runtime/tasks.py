@@ -94,7 +94,6 @@ class SingleFlight(Generic[Key, Result]):
         self._calls.clear()
 
     async def cancel(self) -> None:
-        """Cancel all running calls."""
         while self._running:
             for task in self._running:
                 task.cancel()

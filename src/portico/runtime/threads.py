@@ -43,7 +43,6 @@ class ThreadPool:
         return future
 
     def close(self) -> None:
-        """Wait until all work is done."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:

@@ -14,7 +14,7 @@ from portico.api.assets import LazyPage, WebPage
 from portico.api.metrics_server import serve_metrics
 from portico.api.middleware import Cors, Middleware
 from portico.api.requests import OpeningServices
-from portico.api.routes import router
+from portico.api.routes import Routes
 from portico.api.services import Services
 from portico.model.errors import PorticoError, Unavailable
 from portico.observability import logs
@@ -91,7 +91,7 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, pati
             yield {"services": services}
 
     return Middleware(
-        router(lifespan),
+        Routes(lifespan=lifespan),
         allowed=chosen.allowed_addresses,
         proxies=chosen.behind_proxy,
         monitors=chosen.health_allowed_addresses,

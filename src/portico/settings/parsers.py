@@ -70,7 +70,6 @@ def flag(text: str) -> bool:
 
 
 def folders(text: str) -> tuple[str, ...]:
-    """Paths of folders, separated by commas."""
     found = tuple(folder.strip() for folder in text.split(",") if folder.strip())
     for folder in found:
         if not folder.startswith("/") or re.search(r"//|[\x00-\x1f\\\\]|/\.{1,2}(?:/|$)", folder):

@@ -342,7 +342,6 @@ class Settings:
     tls_folder = _InHome("tls")
 
     def client(self) -> dict[str, str]:
-        """The client id and secret, by key."""
         return {key: getattr(self, KEYS[key]) for key in CLIENT}
 
     def of_the_cluster(self) -> dict[str, str]:
@@ -474,7 +473,6 @@ def commented_file(values: Mapping[str, str]) -> str:
 
 
 def default_text(key: str) -> str:
-    """The default, as written in the file."""
     default = _FIELDS[key].default
     if isinstance(default, timedelta):
         hours, seconds = divmod(default.seconds, 3600)

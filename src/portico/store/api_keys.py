@@ -14,6 +14,7 @@ from portico.model.rights import Right, format_rights, parse_rights
 from portico.runtime import clock
 from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
+from portico.store.encrypted_columns import Confidential
 from portico.store.tables import api_keys, users
 from portico.store.users import USER_COLUMNS, User, user_of
 
@@ -43,15 +44,12 @@ class ApiKey(msgspec.Struct, frozen=True):
     used_from: str | None
 
 
-class KeyUse(msgspec.Struct, frozen=True):
+class KeyUse(Confidential, msgspec.Struct, frozen=True):
     key: ApiKey
     owner: User
     user: User
     """The owner, limited to what the key gives."""
     digest: bytes
-
-    def __repr__(self) -> str:
-        return "KeyUse(…)"
 
 
 _KEY_COLUMNS = (

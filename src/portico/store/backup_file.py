@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from portico.model.errors import PorticoError
 from portico.runtime.private_files import sync_folder
 from portico.store.dump import Batch, Content, Counts
+from portico.store.encrypted_columns import Confidential
 
 _PLAIN: Final = b"PORTICO-BACKUP 1 plain\n"
 _ENCRYPTED: Final = b"PORTICO-BACKUP 1 argon2id-aes256gcm "
@@ -197,7 +198,7 @@ _BYTES: Final = "base64"
 _NOT_A_BACKUP: Final = "is damaged: it contains data that doesn't belong in a backup"
 
 
-class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Facts(Confidential, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     portico: str
     """The version that wrote it."""
     revision: str
@@ -207,9 +208,6 @@ class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The fingerprint of the secret key."""
     files: Mapping[str, str] = {}
     """Files of the home, by name; one of them may be the secret key."""
-
-    def __repr__(self) -> str:
-        return "Facts(…)"
 
 
 class _BatchLine(msgspec.Struct):

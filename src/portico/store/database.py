@@ -148,23 +148,18 @@ class Database:
     @asynccontextmanager
     async def begin(self, wait: float | None = None) -> "AsyncGenerator[AsyncConnection]":
         """A transaction that is tried once: prefer `transact`."""
+        committing = False
         with self._noted():
-            async with self._begun(wait) as connection:
-                yield connection
-
-    @asynccontextmanager
-    async def _begun(self, wait: float | None) -> "AsyncGenerator[AsyncConnection]":
-        async with self._opened(self._backend.writing, wait) as connection:
-            committing = False
-            try:
-                async with connection.begin():
-                    await self._backend.begin(connection)
-                    yield connection
-                    committing = True
-            except DBAPIError as error:
-                if committing and error.connection_invalidated:  # it may have been committed: no second try
-                    raise self._unavailable(error, Unavailable) from error
-                raise
+            async with self._opened(self._backend.writing, wait) as connection:
+                try:
+                    async with connection.begin():
+                        await self._backend.begin(connection)
+                        yield connection
+                        committing = True
+                except DBAPIError as error:
+                    if committing and error.connection_invalidated:  # it may have been committed: no second try
+                        raise self._unavailable(error, Unavailable) from error
+                    raise
 
     @asynccontextmanager
     async def connect(self, wait: float | None = None) -> "AsyncGenerator[AsyncConnection]":

@@ -17,7 +17,16 @@ class Unsealable(PorticoError):
     """The bytes were sealed with another key or for another row, or were altered."""
 
 
-class Sealed:
+class Confidential:
+    """For what holds a secret: no log and no traceback shows its fields."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(…)"
+
+
+class Sealed(Confidential):
     """Encrypts the values of a column with a key of its own, as `SecretKey.derive` makes it."""
 
     def __init__(self, key: bytes) -> None:
@@ -48,6 +57,3 @@ class Sealed:
                 "A record in the database was encrypted with another secret key. Tell your administrator.",
                 cause="an encrypted column can't be decrypted; restore the secret key that was used before",
             ) from None
-
-    def __repr__(self) -> str:
-        return "Sealed(…)"

@@ -12,6 +12,7 @@ from portico.model.paths import Path
 from portico.runtime import clock
 from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
+from portico.store.encrypted_columns import Confidential
 from portico.store.share_links import (
     LINK_COLUMNS,
     LinkAccess,
@@ -68,7 +69,7 @@ _BY_TICKET = (
 )
 
 
-class Guest(msgspec.Struct, frozen=True):
+class Guest(Confidential, msgspec.Struct, frozen=True):
     digest: bytes
     name: str
     """As the guest gave it; empty if it was not asked for."""
@@ -104,9 +105,6 @@ class Guest(msgspec.Struct, frozen=True):
     def only_file(self) -> Path | None:
         """The only thing that may be downloaded, if the link is not for a folder."""
         return None if self.link.is_folder else Path((self.link.place.path.name,))
-
-    def __repr__(self) -> str:
-        return "Guest(…)"
 
 
 class GuestRecords:

@@ -76,8 +76,6 @@ class JobRecord(msgspec.Struct, frozen=True, rename={"size": "bytes"}):
 
 
 class OwnedJob(Owned):
-    """A job of this process."""
-
     def __init__(
         self,
         rows: "JobRecords",

@@ -109,7 +109,6 @@ class Postgres:
     async def autocommit(
         self, wait: float, *, writes: bool, durable: bool
     ) -> AsyncGenerator[Callable[..., Awaitable[Any]]]:
-        """Runs one statement."""
         async with self.reading(wait) as connection:
             yield connection.execute
 

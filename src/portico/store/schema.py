@@ -164,7 +164,6 @@ def newest_revision() -> str:
 
 
 def oldest_revision() -> str:
-    """The oldest revision that can be migrated."""
     return _revisions()[0]
 
 
@@ -215,7 +214,6 @@ def check_age(what: str, revision: str) -> None:
 
 
 def newer(cause: str) -> NotPossible:
-    """The refusal of a database that this version cannot use."""
     sentence = "The database was created by a newer version of Portico; start that version, or restore a backup"
     return NotPossible(f"{sentence}.", cause=f"{sentence} ({cause})")
 

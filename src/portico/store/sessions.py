@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from portico.runtime import clock
 from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, Statement
+from portico.store.encrypted_columns import Confidential
 from portico.store.tables import access_tokens, families, refresh_tokens, tickets, users
 from portico.store.users import USER_COLUMNS, User, user_of
 
@@ -25,20 +26,15 @@ Digests: TypeAlias = tuple[bytes, bytes]
 """Of an access token and a refresh token."""
 
 
-class Session(msgspec.Struct, frozen=True):
+class Session(Confidential, msgspec.Struct, frozen=True):
     user: User
     family: str
     expires_at: datetime
     digest: bytes
     """Of the access token."""
 
-    def __repr__(self) -> str:
-        return "Session(…)"
-
 
 class OpenSession(msgspec.Struct, frozen=True):
-    """A sign-in that has not ended, as its user is shown it."""
-
     id: str
     device: str | None
     """The `User-Agent`, or what else a client calls itself."""

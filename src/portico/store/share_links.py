@@ -90,7 +90,6 @@ class ShareLink(msgspec.Struct, frozen=True):
 
     @property
     def is_used_up(self) -> bool:
-        """Whether nothing can be done with it any more."""
         downloads = self.max_downloads is not None and self.downloads >= self.max_downloads
         uploads = (self.max_uploads is not None and self.uploads >= self.max_uploads) or (
             self.max_bytes is not None and self.bytes >= self.max_bytes

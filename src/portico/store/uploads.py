@@ -139,8 +139,6 @@ class UploadRecord(msgspec.Struct, frozen=True):
 
 
 class UploadClaim(Owned):
-    """The right to write one upload."""
-
     _rows: "Uploads"
 
     def __init__(self, rows: "Uploads", claim: Mapping[str, Any], record: UploadRecord) -> None:

@@ -403,7 +403,6 @@ class Authentication:
             raise
 
     async def accept_invitation(self, context: RequestContext, token: str, password: str) -> None:
-        """Set the password of the invited user."""
         context.user = (await self.invitation(context, token)).user.name
         async with Change(self._audit, context, "invitation.accept") as change:
             await change.begin()

@@ -64,8 +64,6 @@ class Admission:
 
 
 class Slot:
-    """One request's place among those that wait."""
-
     __slots__ = ("_actor", "_waiting")
 
     def __init__(self, waiting: Counter[Hashable], actor: Hashable) -> None:

@@ -84,8 +84,6 @@ class ArchiveMemory:
 
 
 class ArchiveHold:
-    """The memory of one archive."""
-
     def __init__(self, memory: ArchiveMemory, share: Keys) -> None:
         self._memory: ArchiveMemory | None = memory
         self._share = share
@@ -166,7 +164,6 @@ class Archive:
 
     @property
     def name(self) -> str:
-        """How the file is to be called."""
         top = self._chosen[0] if len(self._chosen) == 1 else self._folder
         return "files.zip" if top.is_root else f"{top.name}.zip"
 

@@ -20,8 +20,6 @@ TYPE = "portico-receipt"
 
 
 class ReceiptClaims(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """What a receipt says."""
-
     id: str
     path: str
     """From the user's root."""
@@ -77,7 +75,6 @@ class Receipts:
         return self._signer.key_set
 
     def issue(self, user: str, path: Path, entry: Entry, sha256: bytes | None) -> Receipt:
-        """A receipt for a file that was just stored."""
         claims = ReceiptClaims(
             id=secrets.token_hex(16),
             path=str(path),

@@ -18,6 +18,7 @@ from portico.model.visible_text import is_deceptive
 from portico.observability.audit import DONE, AuditTrail
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.actors.tree import require_target
+from portico.store.encrypted_columns import Confidential
 from portico.store.guests import Guest
 from portico.store.share_links import LinkKind, OpenLink
 
@@ -34,7 +35,7 @@ _BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
 """Letters of Korean and Braille that are shown as nothing."""
 
 
-class Visit(msgspec.Struct, frozen=True):
+class Visit(Confidential, msgspec.Struct, frozen=True):
     """What a guest gets to know of a link."""
 
     token: str
@@ -53,9 +54,6 @@ class Visit(msgspec.Struct, frozen=True):
     has_own_folder: bool
     files_left: int | None
     bytes_left: int | None
-
-    def __repr__(self) -> str:
-        return "Visit(…)"
 
 
 class GuestSignIn:

@@ -23,8 +23,6 @@ log = structlog.get_logger()
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """How links are used, and by whom."""
-
     links: ShareLinks
     guests: Guests
     now: Callable[[], int]
@@ -57,12 +55,10 @@ class LinkLimits:
 
     @property
     def link(self) -> str | None:
-        """The id of the guest's link."""
         return self._guest.link.id if self._guest else None
 
     @property
     def network(self) -> str | None:
-        """Where the guest comes from."""
         return network_of(self._address)[:64] if self._guest else None
 
     def check_folder(self, folder: Path) -> None:
@@ -81,7 +77,6 @@ class LinkLimits:
                 )
 
     def most_bytes(self, limit: int) -> int:
-        """The size limit of a file."""
         if self._guest is None or self._guest.link.max_bytes is None:
             return limit
         return min(limit, max(0, self._guest.link.max_bytes - self._guest.link.bytes))

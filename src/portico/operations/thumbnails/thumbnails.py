@@ -82,8 +82,6 @@ class Thumbnails:
 
 
 class PlannedThumbnail(msgspec.Struct, frozen=True):
-    """A thumbnail that may still have to be made."""
-
     thumbnails: Thumbnails
     drive: Drive
     path: Path

@@ -45,8 +45,6 @@ class UploadServices(msgspec.Struct, frozen=True):
 
 
 class UploadAccess:
-    """Which resumable uploads an actor may use."""
-
     def __init__(self, shared: UploadServices, tree: Tree) -> None:
         self._uploads = shared.uploads
         self._now = shared.now
