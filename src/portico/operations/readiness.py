@@ -31,8 +31,6 @@ _OLD_SCHEMA = "The database is too old for this version of Portico; run 'portico
 _LOST_TABLES = "The database has lost some of its tables; restore it from a backup. The log names them."
 _NO_RIGHTS = "The role in database.url lacks rights; make it the owner of the database and its tables."
 _FULL = "The disk of the gateway's home is full; free some space."
-_NO_WRITES = "The database refuses writes; the log says why."
-_NO_AUDIT = "The required audit log can't be written; the log says why."
 _WAIT_SECONDS = 1.0
 """For the database's answer."""
 _ANSWER_SECONDS = 1.0
@@ -188,12 +186,12 @@ class Readiness:
             if self._database.write_failed:
                 await self._database.execute(SAME_VALUE, wait=_WAIT_SECONDS, durable=False)
         except Unavailable as error:
-            return [Fault("writes", _NO_WRITES, error.cause)]
+            return [Fault("writes", "The database refuses writes; the log says why.", error.cause)]
         try:
             if self._audit:
                 await self._audit.check()
         except Unavailable as error:
-            return [Fault("audit", _NO_AUDIT, error.cause)]
+            return [Fault("audit", "The required audit log can't be written; the log says why.", error.cause)]
         return []
 
     def _clock_faults(self) -> list[Fault]:

@@ -66,13 +66,8 @@ class WriteCondition(msgspec.Struct):
             raise Changed("The file is in a version that the condition excludes. Check it again.")
         self._bind(entry.etag if entry else None)
 
-    @property
-    def settled(self) -> str:
-        """What `settle` decided, for `settle_as`."""
-        return self.if_match or ""
-
     def settle_as(self, settled: str) -> None:
-        """As `settle`, which an earlier attempt of this request has done. What is there now may be of that attempt."""
+        """As `settle`, after which an earlier attempt of this request had this `if_match`. What is there now may be of that attempt."""
         self._bind(settled or None)
 
     def _bind(self, etag: str | None) -> None:

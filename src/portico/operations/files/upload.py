@@ -216,7 +216,7 @@ class Upload:
             return
         condition.settle(await self.find(name))
         if attempt:
-            await attempt.note(_SETTLED, condition.settled)
+            await attempt.note(_SETTLED, condition.if_match or "")
 
     async def _write(self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions) -> Entry:
         """Store the file, unless the request has an idempotency key and an earlier attempt has stored it."""
