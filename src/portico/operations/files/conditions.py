@@ -67,7 +67,7 @@ class WriteCondition(msgspec.Struct):
         self._bind(entry.etag if entry else None)
 
     def settle_as(self, settled: str) -> None:
-        """As `settle`, after which an earlier attempt of this request had this `if_match`. What is there now may be of that attempt."""
+        """As `settle`, after an earlier attempt with this `if_match`. What is there now may be of that attempt."""
         self._bind(settled or None)
 
     def _bind(self, etag: str | None) -> None:
