@@ -188,7 +188,7 @@ async def things(installation: Installation) -> Any:
         upload = await operations.uploads.create(NewUpload(at("/in/begun"), 5))
         link = await operations.shares.add(at("/in"), LinkKind.DOWNLOAD, LinkOptions())
         await operations.files.delete(at("/in/trashed"))
-        ((_, item), *_) = (await operations.trash.list(10)).items
+        (item, *_) = (await operations.trash.list(10)).items
     return SimpleNamespace(upload=upload.id, link=link.link.id, trashed=item.id)
 
 

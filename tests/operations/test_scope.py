@@ -444,7 +444,7 @@ async def test_another_folder_does_not_revive_a_link(installation: Installation,
     if permanent:
         return
     async with user.request() as operations:
-        ((_, item),) = (await operations.trash.list(10)).items
+        (item,) = (await operations.trash.list(10)).items
         restored = await operations.trash.restore(item.id, OnConflict.RENAME)
     assert restored.path == at("/box (1)")
     installation.forget()

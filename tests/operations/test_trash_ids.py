@@ -41,7 +41,7 @@ async def test_concurrent_changes_of_one_actor_return_their_own(installation: In
         for name in NAMES:
             await operations.shares.add(at(f"/{name}"), LinkKind.DOWNLOAD, LinkOptions())
         done = await asyncio.gather(*(operations.files.delete(at(f"/{name}")) for name in NAMES))
-        items = {item.id: path for path, item in (await operations.trash.list(10)).items}
+        items = {item.id: item.path for item in (await operations.trash.list(10)).items}
         assert [[items[each] for each in result.trash_ids] for result in done] == [[at(f"/{name}")] for name in NAMES]
         # Each link has followed its own file.
         (kept,) = done[0].trash_ids
@@ -62,7 +62,7 @@ async def test_uploads_return_what_they_replaced(installation: Installation) -> 
             await first.store("new", chunks(b"new"))
         begun = await operations.uploads.create(NewUpload(at("/c"), 3))
         ended = await operations.uploads.append(begun.id, 0, chunks(b"new"))
-        items = {path: item.id for path, item in (await operations.trash.list(10)).items}
+        items = {item.path: item.id for item in (await operations.trash.list(10)).items}
         asked_again = await operations.uploads.status(begun.id)
     assert list(first.trash_ids) == [items[at("/a")]]
     assert list(second.trash_ids) == [items[at("/b")]]
@@ -85,5 +85,5 @@ async def test_an_error_has_what_was_put_into_the_trash_before(
     async with user.request() as operations:
         with pytest.raises(StorageFull) as caught:
             await operations.files.delete(at("/a"))
-        ((_, item),) = (await operations.trash.list(10)).items
+        (item,) = (await operations.trash.list(10)).items
     assert list(caught.value.trash_ids) == [item.id]

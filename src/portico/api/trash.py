@@ -14,7 +14,7 @@ from portico.model.paths import Path
 from portico.operations.actors.auditing import ChangeResult
 from portico.operations.files.files import OnConflict
 from portico.operations.operations import Operations
-from portico.operations.trash import REPLACED, Trashed
+from portico.operations.trash import REPLACED, TrashedItem
 
 TRASH = "/backend/1.0.0/trash"
 
@@ -27,7 +27,7 @@ async def list_trash(request: Request) -> Response:
     context_of(request).action = "trash-list"
     query = Query(request)
     page = await (await operations_of(request)).trash.list(query.page_size(), query.get("cursor"))
-    return JsonResponse(TrashBody(page.cursor, [_body(path, item) for path, item in page.items]))
+    return JsonResponse(TrashBody(page.cursor, [_body(item) for item in page.items]))
 
 
 async def restore(request: Request) -> Response:
@@ -65,12 +65,12 @@ async def empty_trash(request: Request) -> Response:
     return await carried_out(request, "empty", change, Path())
 
 
-def _body(path: Path, item: Trashed) -> TrashedBody:
+def _body(item: TrashedItem) -> TrashedBody:
     return filled(
         TrashedBody,
         item,
-        path=str(path),
-        name=path.name,
+        path=str(item.path),
+        name=item.path.name,
         reason="replaced" if item.reason == REPLACED else "deleted",
         deleted_by=item.user,
         deleted_at=timestamps.from_epoch(item.deleted_at),

@@ -69,14 +69,27 @@ async def _sweep(
         pool.swept(connection, "trash-not-swept")
 
 
-__all__ = ["REPLACED", "Trash", "TrashPage", "Trashed"]
+__all__ = ["REPLACED", "Trash", "TrashPage", "TrashedItem"]
 
 _PAGE = 1000
 
 
+class TrashedItem(msgspec.Struct, frozen=True):
+    id: str
+    path: Path
+    """Where it was."""
+    is_folder: bool
+    size: int | None
+    reason: str
+    user: str | None
+    """Who deleted or replaced it."""
+    deleted_at: int
+    expires_at: int
+    """Milliseconds since the epoch."""
+
+
 class TrashPage(msgspec.Struct, frozen=True):
-    items: list[tuple[Path, Trashed]]
-    """Each with where it was in the actor's tree."""
+    items: list[TrashedItem]
     cursor: str | None
 
 
@@ -94,7 +107,7 @@ class Trash:
         drive = await self._tree.whole()
         drive.require(Right.LIST)
         records, following = await drive.trash.page(min(size, _PAGE), cursor)
-        return TrashPage([(drive.trash.path_of(record), record) for record in records], following)
+        return TrashPage([_item(drive, record) for record in records], following)
 
     async def path_to_restore(self, trash_id: str) -> Path:
         """Where it was, for those who may restore it."""
@@ -158,3 +171,16 @@ class Trash:
         async with Change(self._audit, self._context, "trash.remove", path) as change:
             await change.begin()
             await drive.trash.purge(record)
+
+
+def _item(drive: Drive, record: Trashed) -> TrashedItem:
+    return TrashedItem(
+        id=record.id,
+        path=drive.trash.path_of(record),
+        is_folder=record.is_folder,
+        size=record.size,
+        reason=record.reason,
+        user=record.user,
+        deleted_at=record.deleted_at,
+        expires_at=record.expires_at,
+    )
