@@ -238,7 +238,7 @@ async def test_the_number_of_links_is_bounded(
             await links.end(sharer, link.id)
     # Those that are open, and the newest of the others.
     assert [link.id for link in await links.list(sharer)] == [made[5], made[4], made[0]]
-    within = replace(sharer, root=sharer.root.below(Path.parse("/4")))
+    within = sharer.limited_to(Path.parse("/4"), sharer.rights)
     assert [link.id for link in await links.list(within)] == [made[4]]
     await links.add(sharer, Path.parse("/a"), COLUMNS)
     with pytest.raises(TooManyRequests):

@@ -228,7 +228,7 @@ async def test_nothing_is_stored_after_a_loss(installation: Installation, who: s
 @pytest.mark.parametrize(
     ("rights", "stored"),
     [
-        (DEFAULT_RIGHTS - {Right.OVERWRITE}, False),
+        (DEFAULT_RIGHTS - {Right.REPLACE}, False),
         (DEFAULT_RIGHTS - {Right.DOWNLOAD, Right.LIST}, True),
         (DEFAULT_RIGHTS, True),
     ],

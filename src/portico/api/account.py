@@ -13,7 +13,7 @@ from portico.api.schemas import JsonResponse, filled
 from portico.model import timestamps
 from portico.model.errors import InvalidRequest
 from portico.model.paths import Path
-from portico.model.rights import Right
+from portico.model.rights import Right, held, shown
 from portico.operations.account import ApiKey, KeyScope, OwnAccount, parse_network
 
 ACCOUNT = "/backend/1.0.0/account"
@@ -124,7 +124,7 @@ async def show_account(request: Request) -> Response:
     return JsonResponse(
         AccountBody(
             user.name,
-            [right for right in Right if right in user.rights],
+            shown(user.rights),
             timestamps.from_datetime(user.created_at),
             timestamps.from_datetime(user.password_changed_at),
             services_of(request).max_file_size or None,
@@ -187,7 +187,7 @@ async def add_key(request: Request) -> Response:
     new = await account.add_key(
         KeyScope(
             body.name,
-            None if body.rights is None else frozenset(body.rights),
+            None if body.rights is None else held(body.rights),
             Path.parse(body.folder),
             tuple(map(parse_network, body.addresses)),
             _moment(body.expires_at),
@@ -221,7 +221,7 @@ def _key(kind: type[Key], key: ApiKey, /, **more: str) -> Key:
     return filled(
         kind,
         key,
-        rights=[right for right in Right if right in key.rights],
+        rights=shown(key.rights),
         folder=str(key.folder),
         addresses=list(map(str, key.addresses)),
         created_at=_text(key.created_at),

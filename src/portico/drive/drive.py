@@ -34,7 +34,7 @@ from portico.model.errors import (
     root_is_a_folder,
 )
 from portico.model.paths import RESERVED_PREFIX, Path
-from portico.model.rights import Right
+from portico.model.rights import OVERWRITE, Right, missing_word
 from portico.providers.contract.provider import Provider
 from portico.providers.contract.uploads import KeptFile, ResumableUpload, Save, WriteOptions
 from portico.store.trash import Trashed
@@ -103,7 +103,7 @@ class Drive:
     def require(self, *rights: Right) -> None:
         for right in rights:
             if right not in self._rights:
-                raise Forbidden(self.right_missing.format(right))
+                raise Forbidden(self.right_missing.format(missing_word(right, self._rights)))
 
     @property
     def max_file_size(self) -> int:
@@ -344,14 +344,14 @@ class Drive:
         self, source: Path, target: Path, on_conflict: OnConflict | None = None, on_name: OnName | None = None
     ) -> Path:
         """Move a file or a folder; its new path. `on_name` as in `write`."""
-        self.require(Right.UPLOAD, Right.OVERWRITE)
+        self.require(Right.UPLOAD, *OVERWRITE)
         if source.is_root:
             raise NotPossible("The root folder can't be moved; move the items in it instead.")
         return await self._transfer(self._provider.move, source, target, on_conflict, on_name)
 
     async def delete(self, path: Path, *, recursive: bool = False, permanent: bool = False) -> None:
         """Move it to the trash, if there is one; if `permanent`, remove it for good."""
-        self.require(Right.OVERWRITE)
+        self.require(Right.DELETE)
         if path.is_root:
             raise NotPossible("The root folder can't be deleted; delete the items in it instead.")
         place = path.under(self._root)
@@ -375,7 +375,7 @@ class Drive:
 
     async def restore(self, record: Trashed, on_conflict: OnConflict = OnConflict.FAIL) -> Path:
         """Move it back to where it was; the path that it has then. What it replaces is kept, too."""
-        self.require(Right.UPLOAD, Right.OVERWRITE)
+        self.require(Right.UPLOAD, *OVERWRITE)
         target = self.trash.path_of(record)
         with named_as_it_was(record, target):
             async with self.trash.restoring(record) as place:
@@ -437,7 +437,7 @@ class Drive:
     def _resume_advice(self, target: Path, replace: bool) -> str:
         if replace:
             return "Repeat the request to continue."
-        if self.allows(Right.OVERWRITE):
+        if self.allows(Right.REPLACE):
             return f"To continue, repeat the request with onConflict=replace and the target '{target}'."
         return f"The copy at '{target}' is incomplete; choose another target."
 
@@ -448,9 +448,9 @@ class Drive:
 
     def _may_replace(self, on_conflict: OnConflict | None) -> bool:
         if on_conflict is None:
-            return self.allows(Right.OVERWRITE)
+            return self.allows(Right.REPLACE)
         if on_conflict is OnConflict.REPLACE:
-            self.require(Right.OVERWRITE)
+            self.require(Right.REPLACE)
         return on_conflict is OnConflict.REPLACE
 
     def _free_name(self, path: Path, *, everywhere: bool = True) -> AbstractAsyncContextManager[FreeName]:

@@ -1,23 +1,51 @@
 """What a Web User may do."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
+from typing import Final
 
 
 class Right(StrEnum):
+    """In the order in which they are shown."""
+
     LIST = "list"
     DOWNLOAD = "download"
     UPLOAD = "upload"
     OVERWRITE = "overwrite"
-    """Replace, rename and delete."""
+    """The word for `REPLACE` and `DELETE` together, where rights are read and shown. Nobody holds it by itself."""
+    REPLACE = "replace"
+    """Replace a file."""
+    DELETE = "delete"
     SHARE = "share"
     """Make links by which people without an account reach a part of one's files."""
 
 
-DEFAULT_RIGHTS = frozenset(Right) - {Right.SHARE}
+OVERWRITE: Final = frozenset({Right.REPLACE, Right.DELETE})
+"""With `UPLOAD`, it also gives renaming and moving."""
+ALL_RIGHTS: Final = frozenset(Right) - {Right.OVERWRITE}
+DEFAULT_RIGHTS: Final = ALL_RIGHTS - {Right.SHARE}
 """What one can do with files: a new user has all of it. The right to share is given by the administrator."""
 
 _WORDS = frozenset(map(str, Right))
+
+
+def held(words: Iterable[Right]) -> frozenset[Right]:
+    """The rights that these words give."""
+    rights = frozenset(words)
+    return rights - {Right.OVERWRITE} | OVERWRITE if Right.OVERWRITE in rights else rights
+
+
+def shown(rights: Iterable[Right]) -> list[Right]:
+    """The words for these rights, in their fixed order."""
+    words = set(rights)
+    if words >= OVERWRITE:
+        words = words - OVERWRITE | {Right.OVERWRITE}
+    return [right for right in Right if right in words]
+
+
+def missing_word(needed: Right, rights: Collection[Right]) -> Right:
+    """How a missing right is called: who may neither replace nor delete lacks `overwrite`."""
+    return Right.OVERWRITE if needed in OVERWRITE and OVERWRITE.isdisjoint(rights) else needed
 
 
 def parse_rights(text: str) -> frozenset[Right]:
@@ -26,10 +54,9 @@ def parse_rights(text: str) -> frozenset[Right]:
     for word in words:
         if word not in _WORDS:
             raise ValueError(f"{word!r} is not a right; use some of {', '.join(Right)}")
-    return frozenset(Right(word) for word in words)
+    return held(map(Right, words))
 
 
 def format_rights(rights: Iterable[Right]) -> str:
-    """The rights in their fixed order, separated by spaces."""
-    held = frozenset(rights)
-    return " ".join(right for right in Right if right in held)
+    """The words for these rights, separated by spaces."""
+    return " ".join(shown(rights))

@@ -12,7 +12,7 @@ from portico.drive.connection_pool import ConnectionPool
 from portico.drive.drive import Drive, OnConflict
 from portico.model.errors import NotPossible, PorticoError
 from portico.model.paths import Path
-from portico.model.rights import Right
+from portico.model.rights import OVERWRITE, Right
 from portico.observability.audit import AuditTrail
 from portico.operations.actors.auditing import Change, ChangeResult
 from portico.operations.actors.tree import Tree
@@ -111,11 +111,11 @@ class Trash:
 
     async def path_to_restore(self, trash_id: str) -> Path:
         """Where it was, for those who may restore it."""
-        return await self._path_of(trash_id, Right.UPLOAD, Right.OVERWRITE)
+        return await self._path_of(trash_id, Right.UPLOAD, *OVERWRITE)
 
     async def path_to_remove(self, trash_id: str) -> Path:
         """Where it was, for those who may remove it for good."""
-        return await self._path_of(trash_id, Right.OVERWRITE)
+        return await self._path_of(trash_id, Right.DELETE)
 
     async def _path_of(self, trash_id: str, *rights: Right) -> Path:
         drive = await self._tree.whole()
@@ -125,14 +125,12 @@ class Trash:
     async def restore(self, trash_id: str, on_conflict: OnConflict = OnConflict.FAIL) -> ChangeResult:
         """Bring it back to where it was. Cancelled when the client hangs up."""
         drive = await self._tree.whole()
-        drive.require(Right.UPLOAD, Right.OVERWRITE)
+        drive.require(Right.UPLOAD, *OVERWRITE)
         record = await drive.trash.get(trash_id)
         path = drive.trash.path_of(record)
         async with Change(self._audit, self._context, "restore", path, trash_ids=drive.trashed) as change:
             await change.begin()
-            restored: Path = await self._tree.cancellable(
-                drive.restore(record, on_conflict), Right.UPLOAD, Right.OVERWRITE
-            )
+            restored: Path = await self._tree.cancellable(drive.restore(record, on_conflict), Right.UPLOAD, *OVERWRITE)
             change.line.target = str(restored)
             (_, old), (_, new) = self._tree.place(path), self._tree.place(restored)
             await links_follow(self._links.restored(record.id, old, new))
@@ -141,9 +139,9 @@ class Trash:
     async def remove(self, trash_id: str) -> None:
         """Remove it for good. Cancelled when the client hangs up; the sweep then removes the rest."""
         drive = await self._tree.whole()
-        drive.require(Right.OVERWRITE)
+        drive.require(Right.DELETE)
         record = await drive.trash.get(trash_id)
-        await self._tree.cancellable(self._remove(drive, record), Right.OVERWRITE)
+        await self._tree.cancellable(self._remove(drive, record), Right.DELETE)
 
     async def empty(self) -> int:
         """Remove everything for good, until the client hangs up; returns how many items there were.
@@ -151,8 +149,8 @@ class Trash:
         What is being deleted or restored at the time stays.
         """
         drive = await self._tree.whole()
-        drive.require(Right.OVERWRITE)
-        removed: int = await self._tree.cancellable(self._empty(drive), Right.OVERWRITE)
+        drive.require(Right.DELETE)
+        removed: int = await self._tree.cancellable(self._empty(drive), Right.DELETE)
         return removed
 
     async def _empty(self, drive: Drive) -> int:

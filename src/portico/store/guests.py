@@ -99,7 +99,7 @@ class Guest(Confidential, msgspec.Struct, frozen=True):
         owner = self.open.limited_owner
         if self.folder is None:
             return owner
-        return msgspec.structs.replace(owner, root=owner.root.below(Path().child(self.folder)))
+        return owner.limited_to(Path().child(self.folder), owner.rights)
 
     @property
     def only_file(self) -> Path | None:

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Text, and_, case, delete, func, insert, li
 
 from portico.model.errors import LimitReached, NotFound, TooManyRequests
 from portico.model.paths import Path, Place
+from portico.model.reach import Reach
 from portico.model.rights import Right
 from portico.runtime import clock
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, Statement, surplus, upsert
@@ -114,7 +115,7 @@ class OpenLink(msgspec.Struct, frozen=True):
         """The owner, limited to what the link is for: its folder, or the folder of its file."""
         place = self.link.place
         root = place if self.link.is_folder else place._replace(path=place.path.parent)
-        return msgspec.structs.replace(self.owner, root=root, rights=self.owner.rights & self.link.kind.rights)
+        return self.owner.with_reach(Reach.of(root, self.owner.rights & self.link.kind.rights))
 
 
 class LinkAccess(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from portico.model.errors import AlreadyExists
 from portico.model.paths import Path, Place
+from portico.model.reach import Reach
 from portico.model.rights import Right, parse_rights
 from portico.runtime import clock
 from portico.store.connections import check_exists
@@ -24,16 +25,26 @@ if TYPE_CHECKING:
 class User(msgspec.Struct, frozen=True):
     id: int
     name: str
-    root: Place
-    """The top of the user's tree."""
-    rights: frozenset[Right]
+    reach: Reach
     disabled: bool
     created_at: datetime
     password_changed_at: datetime
 
+    @property
+    def root(self) -> Place:
+        return self.reach.mounts[0].place
+
+    @property
+    def rights(self) -> frozenset[Right]:
+        """All that the user may do anywhere."""
+        return self.reach.rights
+
     def limited_to(self, folder: Path, rights: frozenset[Right]) -> "User":
         """The user with only a folder of the tree, and some of the rights."""
-        return msgspec.structs.replace(self, root=self.root.below(folder), rights=self.rights & rights)
+        return self.with_reach(self.reach.limited_to(folder, rights))
+
+    def with_reach(self, reach: Reach) -> "User":
+        return msgspec.structs.replace(self, reach=reach)
 
 
 USER_COLUMNS = tuple(column for column in users.c if column.name not in ("name_key", "password_hash"))
@@ -43,8 +54,7 @@ def user_of(row: AnyRow) -> User:
     return User(
         id=row.id,
         name=row.name,
-        root=Place(row.connection, Path.parse(row.root)),
-        rights=parse_rights(row.rights),
+        reach=Reach.of(Place(row.connection, Path.parse(row.root)), parse_rights(row.rights)),
         disabled=row.disabled,
         created_at=clock.to_datetime(row.created_at),
         password_changed_at=clock.to_datetime(row.password_changed_at),

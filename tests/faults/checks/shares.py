@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 import httpx2
 
-from portico.model.rights import Right, format_rights
+from portico.model.rights import ALL_RIGHTS, format_rights
 
 from ...clusters import Cluster, running_cluster
 from ...gateways import FILES
@@ -14,7 +14,7 @@ from ..figures import Effort, Figure, Lines, none_of
 
 LINKS = "/backend/1.0.0/account/links"
 SHARE_SESSIONS = "/backend/1.0.0/share-sessions"
-RIGHTS = format_rights(Right)
+RIGHTS = format_rights(ALL_RIGHTS)
 AT_ONCE = 100
 ADDRESSES = [f"127.0.1.{number}" for number in range(1, 11)]
 """Of the guests: one address may not open a link as often as it likes."""

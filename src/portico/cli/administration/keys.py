@@ -10,7 +10,7 @@ from portico.cli.console.output import JSON, Facts, print_json, show_list
 from portico.cli.console.parser import Command, Group, argument, option
 from portico.model.errors import NotFound
 from portico.model.paths import Path
-from portico.model.rights import Right
+from portico.model.rights import Right, shown
 from portico.runtime import clock
 from portico.settings import parsers
 
@@ -98,7 +98,7 @@ def _facts(key: "ApiKey") -> Facts:
     return {
         "id": key.id,
         "name": key.name,
-        "rights": [right for right in Right if right in key.rights],
+        "rights": shown(key.rights),
         "folder": str(key.folder),
         "addresses": [str(each) for each in key.addresses],
         "expiresAt": key.expires_at,

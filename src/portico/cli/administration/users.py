@@ -14,7 +14,7 @@ from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON, Facts, print_json, show_list, show_one
 from portico.cli.console.parser import Command, Exclusive, Group, argument, flag, option
 from portico.cli.console.terminal import ask_new_password, at_terminal, read_standard_input, something_is_piped
-from portico.model.rights import DEFAULT_RIGHTS, Right, parse_rights
+from portico.model.rights import DEFAULT_RIGHTS, Right, parse_rights, shown
 
 if TYPE_CHECKING:
     from portico.store.users import User
@@ -216,7 +216,7 @@ def _facts(user: "User") -> Facts:
         "name": user.name,
         "connection": user.root.connection,
         "root": str(user.root.path),
-        "rights": [right for right in Right if right in user.rights],
+        "rights": shown(user.rights),
         "disabled": user.disabled,
         "createdAt": user.created_at,
         "passwordChangedAt": user.password_changed_at,

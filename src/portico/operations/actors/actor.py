@@ -35,7 +35,7 @@ from portico.model.errors import (
     WrongPassword,
 )
 from portico.model.paths import Path
-from portico.model.rights import Right
+from portico.model.rights import Right, missing_word
 from portico.observability.audit import DONE, AuditTrail
 from portico.observability.metrics import Metrics
 from portico.operations.actors.auditing import Change
@@ -167,7 +167,7 @@ class Standing:
                 return NotSignedIn("The key was ended in the meantime. Use another key.")
             return NotSignedIn("Your account was disabled in the meantime. Ask your administrator.")
         if missing := self._needed - now.rights:
-            return Forbidden(actor.right_missing.format(min(missing)))
+            return Forbidden(actor.right_missing.format(missing_word(min(missing), now.rights)))
         if now.root == then.root:
             return None
         if actor.guest is None:

@@ -7,7 +7,7 @@ attempt has done, the operations find out themselves: see `recovery`.
 from hashlib import sha256
 
 from portico.model.errors import Forbidden, IdempotencyKeyReused
-from portico.model.rights import Right, format_rights, parse_rights
+from portico.model.rights import OVERWRITE, Right, format_rights, parse_rights
 from portico.operations.actors.actor import Actor
 from portico.operations.actors.attempt import Attempt, running
 from portico.store.idempotency import KEPT, Answered, IdempotencyKeys, Reused, Running
@@ -15,7 +15,7 @@ from portico.store.users import User
 
 __all__ = ["KEPT", "Idempotency"]
 
-_CHANGING = frozenset({Right.DOWNLOAD, Right.UPLOAD, Right.OVERWRITE})
+_CHANGING = frozenset({Right.DOWNLOAD, Right.UPLOAD}) | OVERWRITE
 """Rights that changes need."""
 
 

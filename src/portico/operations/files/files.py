@@ -17,7 +17,7 @@ from portico.drive.drive import Drive, OnConflict
 from portico.model.entries import Download, Entry, Page
 from portico.model.errors import IsAFolder, NoThumbnail, PorticoError, root_is_a_folder
 from portico.model.paths import Path
-from portico.model.rights import Right
+from portico.model.rights import OVERWRITE, Right
 from portico.observability.audit import AuditTrail
 from portico.operations.actors.actor import Scope, Standing
 from portico.operations.actors.auditing import Change, ChangeResult, note_refusal
@@ -270,7 +270,7 @@ class Files:
         try:
             drive.require(Right.UPLOAD)
             if on_conflict is OnConflict.REPLACE:
-                drive.require(Right.OVERWRITE)
+                drive.require(Right.REPLACE)
             yield upload
         except PorticoError as error:
             if not upload.failed:  # a file that failed has a line of its own
@@ -309,7 +309,7 @@ class Files:
         drive, source, target = await self._ends(source, target)
         needed = {Right.DOWNLOAD, Right.UPLOAD}
         if not replay.keeps_existing(drive, on_conflict):
-            needed.add(Right.OVERWRITE)
+            needed.add(Right.REPLACE)
         async with self._change("copy", drive, source, target) as change:
             await change.begin()
             copying = self._once(drive, drive.copy, replay.copied_to, source, target, on_conflict)
@@ -323,7 +323,7 @@ class Files:
         async with self._change("move", drive, source, target) as change:
             await change.begin()
             moving = self._once(drive, drive.move, replay.moved_to, source, target, on_conflict)
-            place: Path = await self._tree.cancellable(moving, Right.UPLOAD, Right.OVERWRITE)
+            place: Path = await self._tree.cancellable(moving, Right.UPLOAD, *OVERWRITE)
             change.line.target = str(place)
             await links_follow(self._links_moved(drive, source, place))
         return change.result(place)
@@ -373,7 +373,7 @@ class Files:
             shared = await self._shared.links.exist(*self._tree.place(path))
             entry = await drive.find(place) if shared else None
             work = drive.delete(place, recursive=recursive, permanent=permanent)
-            await self._tree.cancellable(work, Right.OVERWRITE, by_client=recursive)
+            await self._tree.cancellable(work, Right.DELETE, by_client=recursive)
             if entry:
                 trash_id = drive.trashed[-1] if drive.trashed else None
                 await self._links_deleted(path, is_folder=entry.is_folder, trash_id=trash_id)

@@ -17,7 +17,7 @@ from portico.operations.actors.attempt import Attempt
 def keeps_existing(drive: Drive, on_conflict: OnConflict | None) -> bool:
     """Whether what has the name already is not replaced."""
     if on_conflict is None:
-        return not drive.allows(Right.OVERWRITE)
+        return not drive.allows(Right.REPLACE)
     return on_conflict is not OnConflict.REPLACE
 
 

@@ -177,7 +177,7 @@ class Upload:
             self.on_conflict = condition.on_conflict
         # Not that of the condition: a guest replaces nothing.
         replaces = self.on_conflict in (None, OnConflict.REPLACE)
-        target = _Target(self, name, may_replace=replaces and self._drive.allows(Right.OVERWRITE))
+        target = _Target(self, name, may_replace=replaces and self._drive.allows(Right.REPLACE))
         try:
             # A client that asks again may meet the file that it has sent.
             if confirm and not (attempt and attempt.is_repeated):
@@ -261,7 +261,7 @@ class Upload:
     ) -> AsyncIterator[bytes]:
         """The chunks, followed by an error, and so by nothing stored, if the file must not be committed."""
         limit = self._max_file_size
-        needed = [Right.UPLOAD] if keeps_existing(self._drive, self.on_conflict) else [Right.UPLOAD, Right.OVERWRITE]
+        needed = [Right.UPLOAD] if keeps_existing(self._drive, self.on_conflict) else [Right.UPLOAD, Right.REPLACE]
         standing = Standing(self._actor, *needed)
         watch: Watch | None = None
         size = change.line.bytes = 0

@@ -76,7 +76,7 @@ class UploadCompletion:
     ) -> Entry:
         async with Change(self._shared.audit, self._actor.context, "upload", path) as change:
             change.line.bytes = upload.offset
-            needed = [Right.UPLOAD, *([Right.OVERWRITE] if details.replaces else [])]
+            needed = [Right.UPLOAD, *([Right.REPLACE] if details.replaces else [])]
             drive.require(*needed)
             await self._tree.check_commit(Standing(self._actor, *needed))
             await self._count(claim, upload, details)

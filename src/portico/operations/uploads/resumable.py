@@ -71,7 +71,7 @@ class ResumableUploads:
             self._limits.check_file(new.path.name, new.size)
             await self._check_new(drive, new.size)
             if new.on_conflict is OnConflict.REPLACE:
-                drive.require(Right.OVERWRITE)
+                drive.require(Right.REPLACE)
             content_type = new.content_type or guess_content_type(new.path.name)
             upload = await drive.begin_upload(
                 new.path, content_type, new.on_conflict, size=new.size, modified=new.modified
@@ -81,7 +81,7 @@ class ResumableUploads:
                 content_type=content_type,
                 on_conflict=new.on_conflict,
                 replaces=new.on_conflict is OnConflict.REPLACE
-                or (new.on_conflict is None and drive.allows(Right.OVERWRITE)),
+                or (new.on_conflict is None and drive.allows(Right.REPLACE)),
                 metadata=new.metadata,
                 parts=parts,
             )

@@ -1,0 +1,193 @@
+"""`Reach`: what a user's tree consists of. `Mount`: a folder of a connection at a path of the tree, with rights."""
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
+
+import msgspec
+
+from portico.model.errors import InvalidPath
+from portico.model.paths import Path, Place, name_flaw
+from portico.model.rights import Right, format_rights
+
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+_NO_NAMES: dict[str, bool] = {}
+
+
+class Mount(msgspec.Struct, frozen=True):
+    path: Path
+    """In the tree."""
+    place: Place
+    rights: frozenset[Right]
+    """With none, the folder is hidden: a mount may take away what the one above it gives."""
+    group: str | None = None
+    """From which it comes; None if it is the user's own."""
+
+    def place_of(self, path: Path) -> Place:
+        """Where a path of the tree is kept, if it belongs to this mount."""
+        within = path.segments[len(self.path.segments) :]
+        return self.place.below(Path(within, path.as_folder)) if within else self.place
+
+    def path_of(self, place: Place) -> Path | None:
+        """Where the tree would have this place, unless another mount hides it; None if it is not below this mount."""
+        within = self.place.path_to(place)
+        return None if within is None else within.under(self.path)
+
+
+class Reach:
+    """The longest matching path wins. A folder above a mount point, but below no mount, is virtual: it holds mount
+    points only."""
+
+    def __init__(self, mounts: Iterable[Mount]) -> None:
+        self.mounts = tuple(sorted(mounts, key=lambda mount: mount.path.segments))
+        self._at = {mount.path.segments: mount for mount in self.mounts}
+        self._whole = self.mounts[0] if len(self.mounts) == 1 and self.mounts[0].path.is_root else None
+
+    @classmethod
+    def of(cls, place: Place, rights: Collection[Right]) -> "Reach":
+        """One place as the whole tree."""
+        return cls([Mount(Path(), place, frozenset(rights))])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reach) and self.mounts == other.mounts
+
+    def __hash__(self) -> int:
+        return hash(self.mounts)
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether one mount is the whole tree."""
+        return self._whole is not None
+
+    @cached_property
+    def rights(self) -> frozenset[Right]:
+        """All that is given anywhere."""
+        return frozenset().union(*(mount.rights for mount in self.mounts))
+
+    def at(self, path: Path) -> Mount | None:
+        """The mount that a path belongs to; None if it is virtual, or leads nowhere."""
+        if self._whole:
+            return self._whole
+        segments = path.segments
+        for depth in range(len(segments), -1, -1):
+            if mount := self._at.get(segments[:depth]):
+                return mount
+        return None
+
+    def is_point(self, path: Path) -> bool:
+        """Whether a mount begins here."""
+        return path.segments in self._at
+
+    def names_in(self, folder: Path) -> dict[str, bool]:
+        """Names in a folder that are mount points, or lead to one; true if the user may know of it."""
+        return _NO_NAMES if self._whole else self._names.get(folder.segments, _NO_NAMES)
+
+    @cached_property
+    def _names(self) -> dict[tuple[str, ...], dict[str, bool]]:
+        names: dict[tuple[str, ...], dict[str, bool]] = {}
+        for mount in self.mounts:
+            for depth, name in enumerate(mount.path.segments):
+                inner = names.setdefault(mount.path.segments[:depth], {})
+                inner[name] = inner.get(name, False) or bool(mount.rights)
+        return names
+
+    def below(self, folder: Path) -> Iterator[Mount]:
+        """The mounts that begin below a folder."""
+        if self.names_in(folder):
+            for mount in self.mounts:
+                if len(mount.path.segments) > len(folder.segments) and folder.holds(mount.path):
+                    yield mount
+
+    def spelled(self, path: Path) -> Iterator[tuple[Path, Path]]:
+        """Other spellings of a path that lead to a mount point, each with the folder whose storage decides about it.
+
+        A storage that ignores case has the same folder under all of them.
+        """
+        if self._whole:
+            return
+        segments = path.segments
+        for depth, segment in enumerate(segments):
+            folder = segments[:depth]
+            names = self.names_in(Path(folder))
+            if segment not in names:
+                like = folded(segment)
+                for name in names:
+                    if folded(name) == like:
+                        yield Path((*folder, name, *segments[depth + 1 :]), path.as_folder), Path(folder)
+
+    def paths_of(self, place: Place) -> Iterator[tuple[Path, Mount]]:
+        """Where the tree has this place; mounts may overlap. What lies deepest in the storage comes first."""
+        found = [
+            (path, mount)
+            for mount in self.mounts
+            if (path := mount.path_of(place)) is not None and self.at(path) is mount
+        ]
+        found.sort(key=lambda each: -len(each[1].place.path.segments))
+        yield from found
+
+    def limited_to(self, folder: Path, rights: Collection[Right]) -> "Reach":
+        """A folder as the whole tree, with some of the rights."""
+        outer = self.at(folder)
+        mounts = [outer, *self.below(folder)] if outer else self.below(folder)
+        depth = len(folder.segments)
+        return Reach(
+            Mount(
+                Path(mount.path.segments[depth:]),
+                mount.place_of(folder) if mount is outer else mount.place,
+                mount.rights.intersection(rights),
+                mount.group,
+            )
+            for mount in mounts
+        )
+
+    def __str__(self) -> str:
+        """Tells whether two trees are the same."""
+        lines = (
+            f"{'' if mount.path.is_root else mount.path}{mount.place}\n{format_rights(mount.rights)}"
+            for mount in self.mounts
+        )
+        return "\n".join(lines)
+
+
+class MountRule(msgspec.Struct, frozen=True):
+    """A mount as an administrator gives it to a user or a group."""
+
+    path: Path
+    connection: str
+    folder: str
+    """In the connection. `{user}` and `{group}` stand for the names of those who get the mount."""
+    rights: frozenset[Right]
+
+    def mount_for(self, user: str, group: str | None = None) -> Mount:
+        """`InvalidPath` if a placeholder cannot be replaced."""
+        names = {"{user}": user, "{group}": group}
+
+        def name(placeholder: re.Match[str]) -> str:
+            if (given := names.get(placeholder[0])) is None:
+                raise InvalidPath(
+                    f"{placeholder[0]} can't be replaced here; use {{user}}, or {{group}} in a group's mount."
+                )
+            if flaw := name_flaw(given):
+                raise InvalidPath(f"The folder of '{given}' can't be made: the name {flaw}.")
+            return given
+
+        # Parsed first: a name replaces a part of one segment, whatever it contains.
+        folder = Path()
+        for segment in Path.parse(self.folder).segments:
+            folder = folder.child(_PLACEHOLDER.sub(name, segment))
+        return Mount(self.path, Place(self.connection, folder), self.rights, group)
+
+
+def reach_of(user: str, own: Iterable[MountRule], groups: Iterable[tuple[str, Iterable[MountRule]]]) -> Reach:
+    """What a user reaches. At the same path, the user's own mount wins over a group's, and an earlier group over a later."""
+    mounts: dict[Path, Mount] = {rule.path: rule.mount_for(user) for rule in own}
+    for group, rules in groups:
+        for rule in rules:
+            mounts.setdefault(rule.path, rule.mount_for(user, group))
+    return Reach(mounts.values())
+
+
+def folded(name: str) -> str:
+    """Equal for names that any storage may take for the same."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
