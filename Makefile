@@ -65,7 +65,7 @@ types: $(TOOLS)
 test: lint ## everything that must hold: check and all tests
 	@mkdir -p .cache; $(MAKE) --no-print-directory types >.cache/types.log 2>&1 & checker=$$!; \
 	trap 'kill $$checker 2>/dev/null' INT TERM; \
-	$(PY) -m pytest -n $(TESTERS) --dist worksteal --durations=40 $(ARGS); tests=$$?; \
+	$(PY) -m pytest -n $(TESTERS) --dist worksteal --durations=25 $(ARGS); tests=$$?; \
 	wait $$checker; types=$$?; cat .cache/types.log; [ $$tests = 0 ] && [ $$types = 0 ]
 
 audit: $(TOOLS) ## published advisories for what Portico installs; asks pypi.org and the npm registry
