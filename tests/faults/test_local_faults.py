@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ..gateways import FILES, WAIT, wait_until
+from ..servers import apt
 from .figures import Effort
 from .processes import TunedGateway, accounts
 from .raw_http import form, get, head, post
@@ -34,7 +35,7 @@ def mounted(folder: Path, megabytes: int = 64) -> Iterator[None]:
     if os.geteuid() != 0:
         command = ["sudo", "-n", *command]
     if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("nobody here may mount a disk")
+        apt.lacking("This user may not mount a disk.")
     try:
         yield
     finally:
