@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from portico.accounts.api_keys import ApiKeys, KeyScope, UnknownKey, is_key, new_text, parse_network
+from portico.accounts.api_keys import ApiKeys, KeyScope, UnknownKey, is_key, new_text
 from portico.accounts.credentials import digest_of, resembles_key
+from portico.accounts.limits import parse_network
 from portico.accounts.users import Users
 from portico.model.errors import AddressNotAllowed, InvalidRequest, NotFound, NotSignedIn, TooManyRequests
 from portico.model.paths import Path

@@ -237,7 +237,7 @@ def test_a_database_is_saved_before_it_is_migrated(anna: Portico, home: Path, fi
         assert anna("backup", str(file)).code == 0
         with engine.begin() as connection:
             assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == newest
-            connection.execute(text("UPDATE users SET root = '/lost'"))
+            connection.execute(text("""UPDATE users SET reach = '{"mounts":[]}'"""))
         engine.dispose()
         assert anna("restore", str(file), "--replace", "--yes").code == 0
         assert anna("user", "show", "anna", "--json").data["root"] == "/anna"

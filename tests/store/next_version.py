@@ -46,13 +46,36 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     ],
     "users": [
         {
-            "id": 3, "name": "Zoë", "name_key": "zoë", "password_hash": "$argon2id$", "connection": "local", "root": "/zoë",
-            "rights": "list,download", "disabled": False, "created_at": 1_700_000_000_000,
-            "password_changed_at": 1_700_000_000_001,
+            "id": 3, "name": "Zoë", "name_key": "zoë", "password_hash": "$argon2id$", "disabled": False,
+            "created_at": 1_700_000_000_000, "password_changed_at": 1_700_000_000_001, "addresses": "10.0.0.0/8",
+            "reach": '{"mounts":[["/","local","/zoë","list download",null],["/team","cloud","/zoë","list","team"]],'
+            '"expires_at":4000000000000,"addresses":[["10.0.0.0/8"]]}', "expires_at": None, "origin": None,
         },
         {
-            "id": 9, "name": "bob", "name_key": "bob", "password_hash": "$argon2id$", "connection": "cloud", "root": "/",
-            "rights": "", "disabled": True, "created_at": 1, "password_changed_at": 2,
+            "id": 9, "name": "bob", "name_key": "bob", "password_hash": "$argon2id$", "disabled": True, "created_at": 1,
+            "password_changed_at": 2, "addresses": "", "reach": '{"mounts":[["/","cloud","/","",null]]}',
+            "expires_at": None, "origin": "apply",
+        },
+    ],
+    "groups": [
+        {
+            "id": 5, "name": "Team", "name_key": "team", "position": 1, "expires_at": 4_000_000_000_000, "addresses": "",
+            "origin": None,
+        },
+    ],
+    "members": [{"group_id": 5, "user_id": 3}],
+    "mounts": [
+        {
+            "id": 1, "user_id": 3, "group_id": None, "path": "/", "connection": "local", "folder": "/{user}",
+            "rights": "list download", "origin": None,
+        },
+        {
+            "id": 2, "user_id": 9, "group_id": None, "path": "/", "connection": "cloud", "folder": "/", "rights": "",
+            "origin": "apply",
+        },
+        {
+            "id": 4, "user_id": None, "group_id": 5, "path": "/team", "connection": "cloud", "folder": "/{user}",
+            "rights": "list", "origin": None,
         },
     ],
     "families": [{"id": "f1", "user_id": 3, "expires_at": 4_000_000_000_000}],

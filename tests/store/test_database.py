@@ -22,8 +22,8 @@ from portico.model.errors import InvalidRequest, NotPossible, Unavailable
 from portico.store import schema
 from portico.store.database import Database, upsert
 from portico.store.schema import is_current, migrate, newest_revision
-from portico.store.sessions import _ENABLED, _REFRESHABLE, SESSION
-from portico.store.tables import attempts, connections, metadata, users
+from portico.store.sessions import _REFRESHABLE, _USERS, SESSION
+from portico.store.tables import attempts, connections, metadata, mounts, users
 from portico.store.tickets import _BY_TICKET
 
 
@@ -154,11 +154,8 @@ async def test_constraints_hold(database: Database) -> None:
     with pytest.raises(IntegrityError) as failure:
         async with database.begin() as transaction:
             await transaction.execute(
-                insert(users).values(
-                    name="bob", name_key="bob", password_hash="canary", connection="nowhere", root="/", rights="",
-                    disabled=False, created_at=1, password_changed_at=1,
-                )
-            )  # fmt: skip
+                insert(mounts).values(user_id=99, path="/", connection="nowhere", folder="/canary", rights="")
+            )
     assert "canary" not in str(failure.value)
 
 
@@ -287,7 +284,7 @@ def test_postgresql_understands_every_statement() -> None:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     for table in metadata.sorted_tables:
         assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
-    for query in (SESSION, _ENABLED, _REFRESHABLE, _BY_TICKET):
+    for query in (SESSION, _USERS, _REFRESHABLE, _BY_TICKET):
         assert "SELECT" in str(query.compile(dialect=dialect))
     assert "FOR SHARE" in str(select(users).with_for_update(read=True).compile(dialect=dialect))
     statement = upsert("postgresql", attempts, {"failures": attempts.c.failures + 1})

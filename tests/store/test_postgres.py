@@ -178,7 +178,7 @@ async def test_a_table_that_is_missing_is_unavailable_and_not_ready(database: Da
     assert 'lacks a table or column of Portico (relation "access_tokens" does not exist)' in (error.value.cause or "")
     assert "SELECT" not in (error.value.cause or "")
     assert await faults(database, pool) == {"schema": "missing: access_tokens"}
-    await database.execute(text("ALTER TABLE users DROP COLUMN root"))
+    await database.execute(text("ALTER TABLE users DROP COLUMN reach"))
     with pytest.raises(Misconfigured, match="doesn't respond"):
         await database.fetch(select(users))
 

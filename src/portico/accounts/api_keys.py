@@ -11,25 +11,23 @@ import secrets
 import string
 from contextlib import suppress
 from datetime import datetime
-from ipaddress import ip_address, ip_network
-from typing import Any, Final
+from typing import Any
 from zlib import crc32
 
 import msgspec
 
 from portico.accounts.credentials import KEY_LENGTH, KEY_PREFIX, CredentialCache, digest_of
+from portico.accounts.limits import MAX_RANGES
 from portico.accounts.names import name_key
 from portico.model.errors import AddressNotAllowed, InvalidRequest, NotFound, NotSignedIn, PorticoError
 from portico.model.paths import Path
 from portico.model.rights import Right, format_rights
 from portico.runtime import clock
-from portico.store.api_keys import USE_NOTED_SECONDS, ApiKey, KeyRecords, KeyUse, Network
+from portico.store.api_keys import USE_NOTED_SECONDS, ApiKey, KeyRecords, KeyUse
 from portico.store.database import Database
 from portico.store.encrypted_columns import Confidential
-from portico.store.users import User
-
-MAX_RANGES: Final = 32
-"""Address ranges of one key."""
+from portico.store.reach import Network
+from portico.store.users import User, within
 
 _ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _CHECKSUM = 6
@@ -71,18 +69,8 @@ def is_key(text: str) -> bool:
     return text.endswith(_checksum(random))
 
 
-def parse_network(text: str) -> Network:
-    """An address or a range; `InvalidRequest` if it is neither."""
-    try:
-        return ip_network(text)
-    except ValueError:
-        raise InvalidRequest(
-            f"{text[:64]!r} is not a valid address or range; use one like 192.0.2.7, 10.0.0.0/8 or fd00::/8."
-        ) from None
-
-
 class UnknownKey(NotSignedIn):
-    """The key was never made, has expired, or was ended; or its owner is disabled."""
+    """The key was never made, has expired, or was ended; or its owner is disabled or has expired."""
 
 
 class ApiKeys:
@@ -156,8 +144,10 @@ class ApiKeys:
         use = await self._cache.get(digest_of(text))
         if use is None or (username and name_key(username) != name_key(use.owner.name)):
             raise _unknown()
-        if use.key.addresses and not _within(address, use.key.addresses):
+        if use.key.addresses and not within(address, use.key.addresses):
             raise AddressNotAllowed("This key can't be used from your address. Ask its owner to allow it.")
+        if not use.owner.admits(address):
+            raise AddressNotAllowed("The account of the key's owner can't be used from your address.")
         if clock.monotonic() >= self._noted_until.get(use.key.id, 0.0):
             self._note(use.key.id, address)
         return use
@@ -165,12 +155,14 @@ class ApiKeys:
     async def current_user(self, digest: bytes) -> User | None:
         """The owner, limited to what the key gives now, without a cache; None if the key was ended.
 
-        `NotSignedIn` if the owner's account was disabled.
+        `NotSignedIn` if the owner's account was disabled, or has expired.
         """
         if (found := await self._records.find(digest)) is None:
             return None
         if found[0].owner.disabled:
             raise NotSignedIn("The account of the key's owner is disabled. Ask your administrator.")
+        if found[0].owner.has_expired(self._database.now()):
+            raise NotSignedIn("The account of the key's owner has expired. Ask your administrator to extend it.")
         return found[0].user
 
     async def close(self) -> None:
@@ -180,7 +172,10 @@ class ApiKeys:
 
     async def _query(self, digest: bytes) -> tuple[KeyUse, int] | None:
         found = await self._records.find(digest)
-        return None if found is None or found[0].owner.disabled else found
+        if found is None or not found[0].owner.may_act(self._database.now()):
+            return None
+        use, until = found
+        return use, until if use.owner.expires_at is None else min(until, clock.from_datetime(use.owner.expires_at))
 
     def _note(self, key_id: str, address: str) -> None:
         if len(self._noted_until) >= _MAX_NOTED:
@@ -194,14 +189,6 @@ class ApiKeys:
         task = asyncio.create_task(write())
         self._notes.add(task)
         task.add_done_callback(self._notes.discard)
-
-
-def _within(address: str, networks: tuple[Network, ...]) -> bool:
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    return any(parsed in network for network in networks)
 
 
 def _checksum(random: str) -> str:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from portico.accounts.credentials import CredentialCache, digest_of
-from portico.model.errors import NotFound, NotSignedIn
+from portico.model.errors import AddressNotAllowed, NotFound, NotSignedIn
 from portico.model.paths import Path
 from portico.model.rights import format_rights
 from portico.store.database import Database, Statement
@@ -37,6 +37,12 @@ def not_signed_in() -> NotSignedIn:
     return NotSignedIn("The token is unknown, has expired or was ended. Sign in again.")
 
 
+def check_address(user: User, address: str) -> None:
+    """`AddressNotAllowed` if the user may not act from there."""
+    if not user.admits(address):
+        raise AddressNotAllowed("Your account can't be used from your address. Ask your administrator to allow it.")
+
+
 class TokenReused(NotSignedIn, code="token-reused"):
     """A refresh token was used long after it was replaced; all tokens of that sign-in were ended."""
 
@@ -44,10 +50,10 @@ class TokenReused(NotSignedIn, code="token-reused"):
 class Sessions:
     def __init__(self, database: Database, *, token_lifetime: timedelta, refresh_lifetime: timedelta) -> None:
         self._records = SessionRecords(database, token_lifetime, refresh_lifetime)
+        self._now = database.now
         self._token_lifetime = token_lifetime
         self._refresh_lifetime = refresh_lifetime
         self._cache: CredentialCache[Session] = CredentialCache(self._records.find, database.now)
-        self.current_user = self._records.enabled_user
         self.forget = self._cache.forget
         self.list = self._records.all
         self.sweep = self._records.sweep
@@ -55,7 +61,7 @@ class Sessions:
     async def issue(
         self, user: User, *, along: Sequence[Statement] = (), device: str = "", address: str = ""
     ) -> TokenPair:
-        """Start a session; `NotSignedIn` if the user was disabled or deleted, or got a new password meanwhile.
+        """Start a session; `NotSignedIn` if the user may not act any more, or got a new password meanwhile.
 
         The statements in `along` are part of the same transaction. `device` and `address` are shown to the user.
         """
@@ -72,6 +78,7 @@ class Sessions:
         # A guess must not take the write lock.
         if (found := await self._records.refreshable(digest)) is None:
             raise not_signed_in()
+        check_address(found, address)
         if begin:
             await begin(found.name)
 
@@ -84,8 +91,17 @@ class Sessions:
 
         return await self._pair(rotated)
 
+    async def current_user(self, user_id: int) -> User | None:
+        """The user as of now, without a cache; None if the user is disabled or deleted, `NotSignedIn` if expired."""
+        user = await self._records.user(user_id)
+        if user is None or user.disabled:
+            return None
+        if user.has_expired(self._now()):
+            raise NotSignedIn("Your account has expired. Ask your administrator to extend it.")
+        return user
+
     async def session(self, access_token: str) -> Session:
-        """The session of an access token; `NotSignedIn` if it is unknown, expired or ended, or its user disabled."""
+        """The session of an access token; `NotSignedIn` if it is unknown, expired or ended, or its user may not act."""
         session = await self._cache.get(digest_of(access_token))
         if session is None:
             raise not_signed_in()

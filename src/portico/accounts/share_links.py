@@ -43,7 +43,7 @@ def usable(found: OpenLink | None, policy: SharePolicy, now: int) -> OpenLink | 
     if (
         link.ended_at is not None
         or ((end := end_of(link, policy)) is not None and end <= now)
-        or owner.disabled
+        or not owner.may_act(now)
         or Right.SHARE not in owner.rights
         or not owner.rights & link.kind.purposes
         or path is None

@@ -12,9 +12,9 @@ import msgspec
 
 from portico.accounts.names import name_key
 from portico.accounts.passwords import Passwords, busy, check_password, check_uncommon
-from portico.accounts.sessions import Sessions, TokenPair
+from portico.accounts.sessions import Sessions, TokenPair, check_address
 from portico.accounts.throttle import KeyedLock, QueueFull, SignInAttempt, Throttle, TokenBucket, Treatment, attempt_of
-from portico.model.errors import AccountDisabled, NotSignedIn, WrongPassword
+from portico.model.errors import AccountDisabled, AccountExpired, NotSignedIn, WrongPassword
 from portico.runtime import clock
 from portico.store.database import Database
 from portico.store.encrypted_columns import Confidential
@@ -100,7 +100,8 @@ class SignIn:
     async def with_password(
         self, username: str, password: str, address: str, device: str = "", agent: str = ""
     ) -> SignedIn:
-        """Tokens for the user; `WrongPassword` (`AccountDisabled` if only that is wrong), or `TooManyRequests` with the seconds to wait.
+        """Tokens for the user; `WrongPassword` (`AccountDisabled` or `AccountExpired` if only that is wrong), `AddressNotAllowed` if only
+        that is wrong, or `TooManyRequests` with the seconds to wait.
 
         `device` is an earlier `SignedIn.device`, if there is one; `agent` is what the client calls itself.
         """
@@ -133,11 +134,15 @@ class SignIn:
             await self._throttle.wait(attempt)
         # Successes count too, so that one account that signs in all the time leaves room for others.
         familiar = treatment is not Treatment.STRANGER and self._allowance.take(attempt.name)
-        # A disabled user's password is verified too: the time must not reveal that the account exists.
+        # The password of a user who may not act is verified too: the time must not reveal that the account exists.
         matches = await self._passwords.verify(hashed, password, attempt, familiar=familiar)
-        if not matches or user is None or user.disabled:
+        if not matches or user is None or not user.may_act(self._database.now()):
             await self._throttle.failed(attempt)
-            raise AccountDisabled(_wrong_password().detail) if matches and user else _wrong_password()
+            if not matches or user is None:
+                raise _wrong_password()
+            raise (AccountDisabled if user.disabled else AccountExpired)(_wrong_password().detail)
+        # Only after the right password: an address must not tell who has an account. A wrong one was counted above.
+        check_address(user, address)
         return user, hashed, attempt
 
     async def change_password(self, session: Session, old: str, new: str, address: str) -> None:

@@ -5,7 +5,7 @@ at most; it ends when it is used, after a week, when a new one is made, and when
 """
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -13,15 +13,20 @@ import msgspec
 
 from portico.accounts.connections import stored_name
 from portico.accounts.credentials import digest_of
+from portico.accounts.limits import UNSET, Unset, limits
+from portico.accounts.mounts import checked_folder, checked_rule
 from portico.accounts.names import check_name, name_key
 from portico.accounts.passwords import Passwords, check_password, check_uncommon
 from portico.accounts.throttle import address_digest, name_digest
 from portico.model.errors import NotFound, NotPossible
 from portico.model.paths import Path
-from portico.model.rights import DEFAULT_RIGHTS, Right, format_rights
+from portico.model.reach import MountRule
+from portico.model.rights import DEFAULT_RIGHTS, Right
 from portico.runtime import clock
 from portico.store.database import Database
 from portico.store.encrypted_columns import Confidential
+from portico.store.mounts import NoMount, Owner, unknown_user
+from portico.store.reach import Network
 from portico.store.users import User, UserRecords, taken
 
 INVITATION_LIFETIME: Final = timedelta(days=7)
@@ -35,6 +40,7 @@ class Users:
         self._passwords = passwords
         self._records = UserRecords(database)
         self.list = self._records.all
+        self.records = self._records.records
 
     async def check_new(self, name: str) -> None:
         name = check_name(name, "user")
@@ -49,22 +55,31 @@ class Users:
         connection: str = "local",
         root: str | None = None,
         rights: Iterable[Right] = DEFAULT_RIGHTS,
+        mounts: Iterable[MountRule] | None = None,
+        expires_at: datetime | None = None,
+        addresses: Collection[Network] = (),
+        origin: str | None = None,
     ) -> User:
-        """Without a password, the user cannot sign in before one is set: see `Invitations`."""
+        """Without a password, the user cannot sign in before one is set: see `Invitations`.
+
+        `mounts` are instead of the one at `/` that `connection`, `root` and `rights` describe.
+        """
         name = check_name(name, "user")
+        if mounts is None:
+            mounts = [MountRule(Path(), connection, f"/{name}" if root is None else root, frozenset(rights))]
+        rules = [checked_rule(rule) for rule in mounts]
         now = self._database.now()
         values: dict[str, Any] = {
             "name": name,
             "name_key": name_key(name),
-            "connection": stored_name(connection),
-            "root": str(Path.parse(f"/{name}" if root is None else root)),
-            "rights": format_rights(rights),
             "disabled": False,
             "created_at": now,
             "password_changed_at": now,
             "password_hash": "" if password is None else await self._passwords.hash(password),
+            **limits(expires_at, addresses),
+            "origin": origin,
         }
-        return await self._records.add(values)
+        return await self._records.add(values, rules)
 
     async def get(self, name: str) -> User:
         user, _ = await self._records.find(name_key(name))
@@ -78,20 +93,30 @@ class Users:
         root: str | None = None,
         rights: Iterable[Right] | None = None,
         disabled: bool | None = None,
+        expires_at: datetime | Unset | None = UNSET,
+        addresses: Collection[Network] | Unset = UNSET,
     ) -> User:
-        """Change what is not None. A disabled user is signed out everywhere."""
-        values: dict[str, Any] = {}
-        if connection is not None:
-            values["connection"] = stored_name(connection)
-        if root is not None:
-            values["root"] = str(Path.parse(root))
-        if rights is not None:
-            values["rights"] = format_rights(rights)
+        """Change what is given. A disabled user is signed out everywhere.
+
+        `connection`, `root` and `rights` are of the mount at `/`; `NotPossible` if the user has none.
+        """
+        values: dict[str, Any] = limits(expires_at, addresses)
         if disabled is not None:
             values["disabled"] = disabled
-        if not values:
-            return await self.get(name)
-        changed = await self._records.change(name_key(name), values, sign_out=bool(disabled))
+        mount: dict[str, Any] = {}
+        if connection is not None:
+            mount["connection"] = stored_name(connection)
+        if root is not None:
+            mount["folder"] = checked_folder(root)
+        if rights is not None:
+            mount["rights"] = frozenset(rights)
+        owner = Owner(name, name_key(name))
+        try:
+            changed = await self._records.change_reach(owner, values, mount, sign_out=bool(disabled))
+        except NoMount:
+            raise NotPossible(
+                f"The user '{name}' has no mount at /; change the mounts with 'portico mount add' and 'portico mount set'."
+            ) from None
         return _known(changed, name)
 
     async def set_password(self, name: str, password: str) -> None:
@@ -139,6 +164,8 @@ class Invitations:
             raise unknown_user(name)
         if user.disabled:
             raise NotPossible(f"The user '{user.name}' is disabled; enable the user first.")
+        if user.has_expired(self._database.now()):
+            raise NotPossible(f"The account of '{user.name}' has expired; extend it first.")
         return Invitation(user, clock.to_datetime(expires_at), token)
 
     async def find(self, token: str) -> Invitation:
@@ -162,10 +189,6 @@ def _known(user: User | None, name: str) -> User:
     if user is None:
         raise unknown_user(name)
     return user
-
-
-def unknown_user(name: str) -> NotFound:
-    return NotFound(f"The user {name[:64]!r} doesn't exist; list all users with 'portico user list'.")
 
 
 def _unknown_invitation() -> UnknownInvitation:

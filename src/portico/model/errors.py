@@ -63,11 +63,15 @@ class NotSignedIn(PorticoError, code="not-signed-in"): ...
 
 
 class WrongPassword(PorticoError, code="wrong-password"):
-    """The same error for a wrong password, an unknown user and a disabled one."""
+    """The same error for a wrong password, an unknown user, and one who is disabled or has expired."""
 
 
 class AccountDisabled(WrongPassword):
     """The password is right. The client must not learn that, so only the audit log tells it apart."""
+
+
+class AccountExpired(WrongPassword):
+    """As for a disabled account."""
 
 
 class Forbidden(PorticoError, code="forbidden"): ...

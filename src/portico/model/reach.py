@@ -11,7 +11,7 @@ from portico.model.errors import InvalidPath
 from portico.model.paths import Path, Place, name_flaw
 from portico.model.rights import Right, format_rights
 
-_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 _NO_NAMES: dict[str, bool] = {}
 
 
@@ -156,19 +156,20 @@ class MountRule(msgspec.Struct, frozen=True):
     path: Path
     connection: str
     folder: str
-    """In the connection. `{user}` and `{group}` stand for the names of those who get the mount."""
+    """In the connection. `{user}` and `{group}` stand for the names of those who get the mount, `{{` and `}}` for braces."""
     rights: frozenset[Right]
 
     def mount_for(self, user: str, group: str | None = None) -> Mount:
         """`InvalidPath` if a placeholder cannot be replaced."""
-        names = {"{user}": user, "{group}": group}
+        names = {"{user}": user, "{group}": group, "{{": "{", "}}": "}"}
 
         def name(placeholder: re.Match[str]) -> str:
             if (given := names.get(placeholder[0])) is None:
                 raise InvalidPath(
-                    f"{placeholder[0]} can't be replaced here; use {{user}}, or {{group}} in a group's mount."
+                    f"{placeholder[0]} can't be replaced here; use {{user}}, or {{group}} in a group's mount. "
+                    "Write '{{' for a brace itself."
                 )
-            if flaw := name_flaw(given):
+            if given not in "{}" and (flaw := name_flaw(given)):
                 raise InvalidPath(f"The folder of '{given}' can't be made: the name {flaw}.")
             return given
 

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from portico.accounts.api_keys import ApiKeys, KeyScope, NewKey, parse_network
+from portico.accounts.api_keys import ApiKeys, KeyScope, NewKey
+from portico.accounts.limits import parse_network
 from portico.accounts.sessions import Sessions
 from portico.accounts.sign_in import SignIn
 from portico.observability.audit import AuditTrail

@@ -1,6 +1,7 @@
 """The clocks, in one place for tests. Times in the database are milliseconds since the epoch."""
 
 import asyncio
+import math
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +16,10 @@ def milliseconds(span: timedelta) -> int:
 
 def to_datetime(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def from_datetime(moment: datetime) -> int:
+    return math.floor(moment.timestamp() * 1000)
 
 
 def monotonic() -> float:

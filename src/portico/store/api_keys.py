@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -15,6 +15,7 @@ from portico.runtime import clock
 from portico.store.batched_lookups import BatchedLookups
 from portico.store.database import SWEEP_WAIT, AnyRow, Database
 from portico.store.encrypted_columns import Confidential
+from portico.store.reach import Network
 from portico.store.tables import api_keys, users
 from portico.store.users import USER_COLUMNS, User, user_of
 
@@ -27,8 +28,6 @@ USE_NOTED_SECONDS: Final = 60
 """How often the last use of a key is written, at most."""
 KEPT_DAYS: Final = 30
 """How long an expired key is still shown."""
-
-Network = IPv4Network | IPv6Network
 
 
 class ApiKey(msgspec.Struct, frozen=True):
@@ -74,15 +73,15 @@ class KeyRecords:
     async def add(
         self, user_id: int, values: Mapping[str, Any], rights_of: Callable[[User], frozenset[Right]]
     ) -> ApiKey | None:
-        """Add a key with the rights that its owner can give it now; None if the owner is disabled or deleted."""
+        """Add a key with the rights that its owner can give it now; None if the owner may not act."""
 
         async def store(transaction: "AsyncConnection") -> ApiKey | None:
             # Locked, so that the count holds.
             query = select(*USER_COLUMNS).where(users.c.id == user_id).with_for_update()
             row = (await transaction.execute(query)).first()
-            if row is None or row.disabled:
+            if row is None or not (owner := user_of(row)).may_act(self._database.now()):
                 return None
-            rights = format_rights(rights_of(user_of(row)))
+            rights = format_rights(rights_of(owner))
             count = select(func.count()).select_from(api_keys).where(api_keys.c.user_id == user_id)
             if (await transaction.execute(count)).scalar_one() >= MAX_KEYS:
                 raise TooManyRequests(
@@ -109,7 +108,7 @@ class KeyRecords:
         return await self._database.execute(delete(api_keys).where(*own)) > 0
 
     async def find(self, digest: bytes) -> tuple[KeyUse, int] | None:
-        """What a key gives, and when it expires, unless it has; the owner may be disabled."""
+        """What a key gives, and when it expires, unless it has; the owner may be disabled, or expired."""
         row = await self._lookups.first(digest)
         if row is None or (row.key_expires_at is not None and row.key_expires_at <= self._database.now()):
             return None

@@ -4,20 +4,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import ColumnElement, Table, delete, insert, or_, select, union, update
 from sqlalchemy.exc import IntegrityError
 
 from portico.model.errors import AlreadyExists, NotFound, NotPossible
 from portico.model.rights import Right, parse_rights
 from portico.store.cluster import agree_on_sealing
 from portico.store.database import Database
-from portico.store.tables import connections, users
+from portico.store.tables import connections, groups, members, mounts, users
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 _MAX_NAMES: Final = 5
-"""Of users in an error."""
+"""Of users and groups in an error."""
 
 
 class ConnectionRecord(msgspec.Struct, frozen=True):
@@ -27,6 +27,7 @@ class ConnectionRecord(msgspec.Struct, frozen=True):
     secrets: bytes | None
     revision: int
     volume_id: str | None
+    origin: str | None = None
 
 
 class ConnectionRecords:
@@ -89,25 +90,49 @@ class ConnectionRecords:
         return {row.name: row.revision for row in rows}
 
     async def in_use(self) -> dict[str, frozenset[Right]]:
-        """The connections that hold roots of enabled users, with all rights that these users have."""
-        query = select(users.c.connection, users.c.rights).where(users.c.disabled.is_(False)).distinct()
+        """The connections with mounts of users who may act, with all rights that these mounts give."""
+        now = self._database.now()
+
+        def living(table: Table) -> ColumnElement[bool]:
+            return or_(table.c.expires_at.is_(None), table.c.expires_at > now)
+
+        of_users = (
+            select(mounts.c.connection, mounts.c.rights)
+            .join(users, users.c.id == mounts.c.user_id)
+            .where(users.c.disabled.is_(False), living(users))
+        )
+        of_groups = (
+            select(mounts.c.connection, mounts.c.rights)
+            .join(groups, groups.c.id == mounts.c.group_id)
+            .join(members, members.c.group_id == groups.c.id)
+            .join(users, users.c.id == members.c.user_id)
+            .where(users.c.disabled.is_(False), living(users), living(groups))
+        )
         rights: dict[str, frozenset[Right]] = {}
-        for row in await self._database.fetch(query):
+        for row in await self._database.fetch(union(of_users, of_groups)):
             rights[row.connection] = rights.get(row.connection, frozenset()) | parse_rights(row.rights)
         return rights
 
     async def delete(self, name: str) -> None:
-        query = select(users.c.name).where(users.c.connection == name).order_by(users.c.name)
-        if rows := await self._database.fetch(query.limit(_MAX_NAMES + 1)):
-            shown = ", ".join(row.name for row in rows[:_MAX_NAMES])
-            shown += " and others" if len(rows) > _MAX_NAMES else ""
-            raise NotPossible(f"The connection {name!r} is used by {shown}; move or delete these users first.")
+        if owners := await self._owners(name):
+            shown = ", ".join(owners[:_MAX_NAMES]) + (" and others" if len(owners) > _MAX_NAMES else "")
+            raise NotPossible(f"The connection {name!r} is used by {shown}; remove or change these mounts first.")
         try:
             deleted = await self._database.execute(delete(connections).where(connections.c.name == name))
-        except IntegrityError:  # a user was added in between
-            raise NotPossible(f"The connection {name!r} is in use; move or delete its users first.") from None
+        except IntegrityError:  # a mount was added in between
+            raise NotPossible(f"The connection {name!r} is in use; remove or change its mounts first.") from None
         if not deleted:
             raise unknown_connection(name)
+
+    async def _owners(self, name: str) -> list[str]:
+        """Some users and groups with mounts of a connection."""
+        its = mounts.c.connection == name
+        found: list[str] = []
+        for table, owner, prefix in ((users, mounts.c.user_id, ""), (groups, mounts.c.group_id, "@")):
+            query = select(table.c.name).join(mounts, owner == table.c.id).where(its).distinct().order_by(table.c.name)
+            rows = await self._database.fetch(query.limit(_MAX_NAMES + 1))
+            found += [f"{prefix}{row.name}" for row in rows]
+        return found
 
 
 async def check_exists(transaction: "AsyncConnection", name: str) -> None:

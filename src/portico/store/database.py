@@ -76,10 +76,19 @@ class DatabaseState(NamedTuple):
 class Database:
     """Raises `Unavailable` if the database fails; a violated constraint stays an `IntegrityError`."""
 
-    def __init__(self, url: str, *, wait: float = WAIT, connections: int = CONNECTIONS, blocking: bool = False) -> None:
-        """`connections`: of PostgreSQL. With `blocking`, SQLite runs in this thread."""
+    def __init__(
+        self,
+        url: str,
+        *,
+        wait: float = WAIT,
+        connections: int = CONNECTIONS,
+        blocking: bool = False,
+        foreign_keys: bool = True,
+    ) -> None:
+        """`connections`: of PostgreSQL. With `blocking`, SQLite runs in this thread. Without `foreign_keys`, SQLite does
+        not enforce them, so that a migration can replace a table."""
         self._wait = wait
-        self._backend = _backend(url, wait, connections, blocking)
+        self._backend = _backend(url, wait, connections, blocking, foreign_keys)
         self.dialect = self._backend.dialect
         self.name = self._backend.name
         """For messages: without user and password."""
@@ -348,7 +357,7 @@ def new_row(table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
     return {f"new_{each.name}": values[each.name] for each in table.c}
 
 
-def _backend(url: str, wait: float, connections: int, blocking: bool) -> Sqlite | Postgres:
+def _backend(url: str, wait: float, connections: int, blocking: bool, foreign_keys: bool) -> Sqlite | Postgres:
     scheme = url.partition("://")[0].partition("+")[0]
     if scheme in ("postgresql", "postgres"):
         return Postgres(url, wait=wait, connections=connections)
@@ -358,4 +367,4 @@ def _backend(url: str, wait: float, connections: int, blocking: bool) -> Sqlite 
         parsed = None
     if parsed is None or parsed.drivername not in ("sqlite", "sqlite+aiosqlite"):
         raise InvalidRequest("The database URL must begin with 'sqlite:///' or 'postgresql://'.")
-    return Sqlite(parsed, wait=wait, blocking=blocking)
+    return Sqlite(parsed, wait=wait, blocking=blocking, foreign_keys=foreign_keys)

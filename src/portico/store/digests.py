@@ -91,8 +91,6 @@ class FileDigests:
             "sha256": digest,
             "etag": entry.etag,
             "size": entry.size or 0,
-            "last_modified": entry.last_modified or "",
-            "stored_at": self._database.now(),
         }
 
     async def find(self, connection: str, files: Mapping[str, Entry]) -> dict[str, FileDigest]:

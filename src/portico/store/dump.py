@@ -152,6 +152,7 @@ async def load(
         counts = await _insert(connection, content, change)
         await connection.run_sync(lambda sync: _compare(sync, counts))
         await connection.run_sync(schema.upgrade)
+        await connection.run_sync(_check_references)
         await connection.run_sync(_set_sequences)
         return counts
 
@@ -250,6 +251,14 @@ def _compare(connection: Connection, counts: Counts) -> None:
         found = connection.execute(select(func.count()).select_from(table(name))).scalar_one()
         if found != expected:
             raise Mismatch(f"The table {name} has {found} rows instead of {expected}; nothing was changed.")
+
+
+def _check_references(connection: Connection) -> None:
+    """`Misfit` if a row refers to one that there is not. PostgreSQL has noticed it."""
+    if connection.dialect.name == "sqlite":
+        wrong = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+        if wrong is not None:
+            raise Misfit(wrong[0])
 
 
 def _set_sequences(connection: Connection) -> None:

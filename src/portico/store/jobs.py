@@ -20,6 +20,7 @@ from portico.runtime import clock
 from portico.runtime.progress_counter import ProgressCounter
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, inserting, new_row, record_of
 from portico.store.ownership import Owned, Ownership, is_mine
+from portico.store.reach import limits_of
 from portico.store.tables import jobs, users
 
 RUNNING: Final = "running"
@@ -157,12 +158,15 @@ class JobRecords(Ownership[OwnedJob]):
         self._mine.difference_update(job.key for job in held if job.state != RUNNING)
         if not running:
             return []
-        columns = jobs.c.owner, or_(jobs.c.cancel_wanted, users.c.disabled).label("unwanted")
+        columns = jobs.c.owner, or_(jobs.c.cancel_wanted, users.c.disabled).label("unwanted"), users.c.reach
         mine = and_(jobs.c.owner.in_([job.owner for job in running]), jobs.c.state == RUNNING)
         query = select(*columns).join_from(jobs, users).where(mine, jobs.c.id.in_([job.key for job in running]))
         rows = {row.owner: row for row in await self.database.fetch(query)}
+        now = clock.to_datetime(self.database.now())
         for job in running:
-            job.renewed(rows.get(job.owner), until)
+            job.renewed(row := rows.get(job.owner), until)
+            if row and (end := limits_of(row.reach).expires_at) and end <= now:
+                job.cancel()
         return [job for job in running if job.owner in rows]
 
     # Those who ask

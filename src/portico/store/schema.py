@@ -67,7 +67,8 @@ async def change_schema(
     """
     limits = limits or LockLimits()
     _make_private(url)
-    database = Database(url, wait=_WAIT)
+    # SQLite would delete what refers to a table that is replaced.
+    database = Database(url, wait=_WAIT, foreign_keys=False)
     try:
         if database.dialect == "sqlite":
             await _use_wal(database)

@@ -65,7 +65,7 @@ _REFRESHABLE = (
 )
 # Locked from the user down to the family, as when a user is disabled.
 _LOCKED = _REFRESHABLE.with_for_update(of=[users, families], key_share=True)
-_ENABLED = select(*USER_COLUMNS).where(users.c.disabled.is_(False))
+_USERS = select(*USER_COLUMNS)
 
 
 class SessionRecords:
@@ -73,19 +73,21 @@ class SessionRecords:
         self._database = database
         self._lifetimes = clock.milliseconds(access_lifetime), clock.milliseconds(refresh_lifetime)
         self._lookups = BatchedLookups(database, SESSION, access_tokens.c.digest)
-        self._enabled = BatchedLookups(database, _ENABLED, users.c.id)
+        self._users = BatchedLookups(database, _USERS, users.c.id)
 
     async def begin(
         self, user: User, digests: Digests, along: Sequence[Statement], device: str, address: str
     ) -> User | None:
-        """Start a session with these tokens; None if the user was disabled or deleted, or got a new password in the meantime."""
+        """Start a session with these tokens; None if the user may not act any more, or got a new password in the meantime."""
 
         async def store(transaction: "AsyncConnection") -> User | None:
             query = select(*USER_COLUMNS).where(users.c.id == user.id).with_for_update(read=True)
-            row = (await transaction.execute(query)).first()
-            if row is None or row.disabled or user_of(row).password_changed_at != user.password_changed_at:
+            row, now = (await transaction.execute(query)).first(), self._database.now()
+            if row is None or not (found := user_of(row)).may_act(now):
                 return None
-            now, family = self._database.now(), secrets.token_hex(16)
+            if found.password_changed_at != user.password_changed_at:
+                return None
+            family = secrets.token_hex(16)
             begun = insert(families).values(
                 id=family,
                 user_id=user.id,
@@ -96,15 +98,18 @@ class SessionRecords:
                 address=address[:64] or None,
             )
             await self._store(transaction, begun, *self._tokens(family, digests), *along)
-            return user_of(row)
+            return found
 
         return await self._database.transact(store)
 
     async def find(self, token: bytes) -> tuple[Session, int] | None:
-        """The session of an access token, and when that expires; None if it has, or the user is disabled."""
+        """The session of an access token, and when that or the account expires; None if it has, or the user is disabled."""
         row = await self._lookups.first(token)
         session = session_of(row, self._database.now())
-        return (session, row.token_expires_at) if session and row else None
+        if session is None or row is None:
+            return None
+        end = session.user.expires_at
+        return session, row.token_expires_at if end is None else min(row.token_expires_at, clock.from_datetime(end))
 
     async def refreshable(self, token: bytes) -> User | None:
         row = await self._database.first(_REFRESHABLE, {"digest": token})
@@ -114,10 +119,9 @@ class SessionRecords:
         """Replace a refresh token. If that was done long ago, the session ends instead: then the second value is true."""
 
         async def store(transaction: "AsyncConnection") -> tuple[User | None, bool]:
-            row = (await transaction.execute(_LOCKED, {"digest": token})).first()
-            if row is None or row.disabled:
+            row, now = (await transaction.execute(_LOCKED, {"digest": token})).first(), self._database.now()
+            if row is None or not (user := user_of(row)).may_act(now):
                 return None, False
-            now = self._database.now()
             own = families.c.id == row.family
             if row.replaced_at is not None and now - row.replaced_at > GRACE_SECONDS * 1000:
                 # The token was copied, and there is no telling which client is the owner.
@@ -133,13 +137,13 @@ class SessionRecords:
                 update(refresh_tokens).where(*first_use).values(replaced_at=now),
                 *self._tokens(row.family, digests),
             )
-            return user_of(row), False
+            return user, False
 
         return await self._database.transact(store)
 
-    async def enabled_user(self, user_id: int) -> User | None:
-        """The user as of now; None if the user is disabled or deleted."""
-        row = await self._enabled.first(user_id)
+    async def user(self, user_id: int) -> User | None:
+        """The user as of now, who may be disabled; None if there is none any more."""
+        row = await self._users.first(user_id)
         return None if row is None else user_of(row)
 
     async def all(self, user: User) -> list[OpenSession]:
@@ -179,6 +183,6 @@ class SessionRecords:
 
 def session_of(row: AnyRow | None, now: int) -> Session | None:
     """The session in a row of `SESSION`; None if it has ended by `now`."""
-    if row is None or row.disabled or row.token_expires_at <= now:
+    if row is None or row.token_expires_at <= now or not (user := user_of(row)).may_act(now):
         return None
-    return Session(user_of(row), row.family, clock.to_datetime(row.token_expires_at), row.token_digest)
+    return Session(user, row.family, clock.to_datetime(row.token_expires_at), row.token_digest)

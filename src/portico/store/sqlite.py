@@ -35,12 +35,12 @@ class Sqlite:
     snapshot = "BEGIN"
     read_only = "0"
 
-    def __init__(self, url: URL, *, wait: float, blocking: bool) -> None:
+    def __init__(self, url: URL, *, wait: float, blocking: bool, foreign_keys: bool) -> None:
         """With `blocking`, it runs in this thread, for a process that has nothing else to do."""
         self._wait = wait
         self._file = file_of(url)
         self.name = url.database or ":memory:"
-        self._plain = _engine(url, wait, blocking=blocking)
+        self._plain = _engine(url, wait, blocking=blocking, foreign_keys=foreign_keys)
         self.engine = cast("AsyncEngine", self._plain)
         """As much of one as is used."""
         self._identity: tuple[int, int] | None = None
@@ -291,7 +291,7 @@ def _read(result: Any) -> Any:
     return result.freeze()() if result.returns_rows else result
 
 
-def _engine(url: URL, wait: float, *, blocking: bool) -> SqliteEngine:
+def _engine(url: URL, wait: float, *, blocking: bool, foreign_keys: bool) -> SqliteEngine:
     connections = 1 if file_of(url) is None else _CONNECTIONS
     engine = create_engine(
         url.set(drivername="sqlite+pysqlite"),
@@ -304,14 +304,14 @@ def _engine(url: URL, wait: float, *, blocking: bool) -> SqliteEngine:
         # The last one used: what it has cached of the file is still valid unless another connection wrote meanwhile.
         pool_use_lifo=True,
     )
-    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "connect", partial(_prepare, foreign_keys=foreign_keys))
     call = call_here if blocking else ThreadCaller(connections)
     return SqliteEngine(engine, call, connections=connections, wait=wait)
 
 
-def _prepare(connection: Any, _: object) -> None:
+def _prepare(connection: Any, _: object, *, foreign_keys: bool) -> None:
     cursor = connection.cursor()
-    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
     # A disabled user or an ended session must not come back after a power failure.
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()

@@ -7,6 +7,7 @@ passwords are argon2id hashes, tokens, tickets, keys and invitations SHA-256, cr
 from sqlalchemy import (
     BigInteger,
     Boolean,
+    CheckConstraint,
     Column,
     ForeignKey,
     Integer,
@@ -36,8 +37,12 @@ connections = Table(
     Column("secrets", LargeBinary),
     Column("revision", BigInteger, nullable=False),
     Column("volume_id", String(128)),
+    Column("origin", String(32)),
 )
 
+# `origin`, here and in other tables, is what made the row, such as `apply`; NULL: an administrator, by hand. `reach` is
+# compiled from the user's mounts, groups and limits, in JSON: see `reach`. It is rewritten whenever one of these changes.
+# `expires_at` and `addresses` are the user's own; groups may limit a user further.
 users = Table(
     "users",
     metadata,
@@ -45,13 +50,51 @@ users = Table(
     Column("name", String(64), nullable=False),
     Column("name_key", String(256), nullable=False, unique=True),
     Column("password_hash", String(256), nullable=False),
-    Column("connection", ForeignKey("connections.name", ondelete="RESTRICT"), nullable=False, index=True),
-    Column("root", Text, nullable=False),
-    Column("rights", String(128), nullable=False),
     Column("disabled", Boolean, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("password_changed_at", BigInteger, nullable=False),
+    Column("reach", Text, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("addresses", Text, nullable=False),
+    Column("origin", String(32)),
     sqlite_autoincrement=True,  # the id of a deleted user is never used again
+)
+
+# Of two groups with a mount at the same path, the one with the lower `position` wins.
+groups = Table(
+    "groups",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(64), nullable=False),
+    Column("name_key", String(256), nullable=False, unique=True),
+    Column("position", Integer, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("addresses", Text, nullable=False),
+    Column("origin", String(32)),
+)
+
+members = Table(
+    "members",
+    metadata,
+    Column("group_id", ForeignKey("groups.id", ondelete="CASCADE"), primary_key=True),
+    Column("user_id", ForeignKey("users.id", ondelete="CASCADE"), primary_key=True, index=True),
+)
+
+# A folder of a connection at a path of the tree of one user, or of all members of a group.
+mounts = Table(
+    "mounts",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("user_id", ForeignKey("users.id", ondelete="CASCADE")),
+    Column("group_id", ForeignKey("groups.id", ondelete="CASCADE")),
+    Column("path", Text, nullable=False),
+    Column("connection", ForeignKey("connections.name", ondelete="RESTRICT"), nullable=False, index=True),
+    Column("folder", Text, nullable=False),
+    Column("rights", String(128), nullable=False),
+    Column("origin", String(32)),
+    UniqueConstraint("user_id", "path"),
+    UniqueConstraint("group_id", "path"),
+    CheckConstraint("(user_id IS NULL) <> (group_id IS NULL)", name="ck_mounts_owner"),
 )
 
 # A family is one sign-in with all its tokens. Deleting this row ends the session.
@@ -216,8 +259,6 @@ digests = Table(
     Column("sha256", LargeBinary(32), nullable=False),
     Column("etag", String(1024), nullable=False),
     Column("size", BigInteger, nullable=False),
-    Column("last_modified", String(32), nullable=False),
-    Column("stored_at", BigInteger, nullable=False, index=True),
 )
 
 # Changes that go on after their request was answered. The process that does the work

@@ -1,20 +1,22 @@
 """Users, and the invitations with which they set a password once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import Executable, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from portico.model.errors import AlreadyExists
 from portico.model.paths import Path, Place
-from portico.model.reach import Reach
-from portico.model.rights import Right, parse_rights
+from portico.model.reach import MountRule, Reach
+from portico.model.rights import Right
 from portico.runtime import clock
-from portico.store.connections import check_exists
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, Statement, upsert
+from portico.store.mounts import MountRecords, Owner, add_mount, mount_at, set_mount
+from portico.store.reach import Network, ReachChange, change_reach, limits_of
 from portico.store.sign_in_attempts import cleared, forgotten
 from portico.store.tables import families, invitations, users
 
@@ -29,6 +31,21 @@ class User(msgspec.Struct, frozen=True):
     disabled: bool
     created_at: datetime
     password_changed_at: datetime
+    expires_at: datetime | None = None
+    """The user's own end or that of a group, whichever is first."""
+    addresses: tuple[tuple[Network, ...], ...] = ()
+    """The user's own ranges and those of each group: a client's address must be in each of them."""
+
+    def has_expired(self, now: int) -> bool:
+        return self.expires_at is not None and self.expires_at <= clock.to_datetime(now)
+
+    def may_act(self, now: int) -> bool:
+        """Whether the account is neither disabled nor expired."""
+        return not self.disabled and not self.has_expired(now)
+
+    def admits(self, address: str) -> bool:
+        """Whether the user may act from this address."""
+        return not self.addresses or all(within(address, ranges) for ranges in self.addresses)
 
     @property
     def root(self) -> Place:
@@ -47,18 +64,44 @@ class User(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, reach=reach)
 
 
-USER_COLUMNS = tuple(column for column in users.c if column.name not in ("name_key", "password_hash"))
+class UserRecord(msgspec.Struct, frozen=True):
+    """A user as an administrator made it."""
+
+    user: User
+    mounts: tuple[MountRule, ...]
+    """The user's own, by path."""
+    expires_at: datetime | None
+    """The user's own."""
+    addresses: tuple[Network, ...]
+    """The user's own."""
+    origin: str | None
+
+
+_COLUMNS = ("id", "name", "reach", "disabled", "created_at", "password_changed_at")
+USER_COLUMNS = tuple(users.c[name] for name in _COLUMNS)
 
 
 def user_of(row: AnyRow) -> User:
+    limits = limits_of(row.reach)
     return User(
-        id=row.id,
-        name=row.name,
-        reach=Reach.of(Place(row.connection, Path.parse(row.root)), parse_rights(row.rights)),
-        disabled=row.disabled,
-        created_at=clock.to_datetime(row.created_at),
-        password_changed_at=clock.to_datetime(row.password_changed_at),
+        row.id,
+        row.name,
+        limits.reach,
+        row.disabled,
+        clock.to_datetime(row.created_at),
+        clock.to_datetime(row.password_changed_at),
+        limits.expires_at,
+        limits.addresses,
     )
+
+
+def within(address: str, ranges: tuple[Network, ...]) -> bool:
+    """Whether an address is in one of the ranges."""
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    return any(parsed in each for each in ranges)
 
 
 class UserRecords:
@@ -76,16 +119,24 @@ class UserRecords:
         rows = await self._database.fetch(select(*USER_COLUMNS).order_by(users.c.name_key))
         return [user_of(row) for row in rows]
 
-    async def add(self, values: Mapping[str, Any]) -> User:
-        async def store(transaction: "AsyncConnection") -> User:
-            await check_exists(transaction, values["connection"])
-            stored = insert(users).values(values).returning(*USER_COLUMNS)
-            return user_of((await transaction.execute(stored)).one())
+    async def records(self) -> list[UserRecord]:
+        own: dict[str, list[MountRule]] = {}
+        for each in await MountRecords(self._database).all():
+            own.setdefault(each.owner, []).append(each.rule)
+        rows = await self._database.fetch(select(users).order_by(users.c.name_key))
+        return [
+            UserRecord(
+                user_of(row),
+                tuple(sorted(own.get(row.name, ()), key=lambda rule: rule.path.segments)),
+                None if row.expires_at is None else clock.to_datetime(row.expires_at),
+                tuple(map(ip_network, row.addresses.split())),
+                row.origin,
+            )
+            for row in rows
+        ]
 
-        try:
-            return await self._database.transact(store)
-        except IntegrityError:
-            raise taken(values["name"]) from None
+    async def add(self, values: Mapping[str, Any], mounts: Iterable[MountRule]) -> User:
+        return await change_reach(self._database, lambda change: add_user(change, values, mounts))
 
     async def change(
         self, key: str, values: Mapping[str, Any], *, sign_out: bool = False, attempts: bytes | None = None
@@ -93,20 +144,25 @@ class UserRecords:
         """Change a user, if there is one. Failed sign-ins are cleared if `attempts` is given."""
 
         async def apply(transaction: "AsyncConnection") -> User | None:
-            if "connection" in values:
-                await check_exists(transaction, values["connection"])
-            statement = update(users).where(users.c.name_key == key).values(values).returning(*USER_COLUMNS)
-            row = (await transaction.execute(statement)).first()
-            if row is None:
-                return None
-            # What was opened with the password, or is to set another one, ends. Keys are not touched.
-            for table in (families, invitations) if sign_out else ():
-                await transaction.execute(delete(table).where(table.c.user_id == row.id))
-            if attempts:
-                await transaction.execute(cleared(attempts))
-            return user_of(row)
+            return await _change_user(transaction, key, values, sign_out=sign_out, attempts=attempts)
 
         return await self._database.transact(apply)
+
+    async def change_reach(
+        self, owner: Owner, values: Mapping[str, Any], mount: Mapping[str, Any], *, sign_out: bool = False
+    ) -> User | None:
+        """As `change`, for limits of the user, and for what is given of the mount at `/`."""
+
+        async def apply(change: ReachChange) -> int | None:
+            found = await set_user(change, owner.key, values, sign_out=sign_out)
+            if found is not None and mount:
+                rule = await mount_at(change, owner, Path())
+                await set_mount(change, owner, Path(), msgspec.structs.replace(rule, **mount))
+            return found
+
+        if await change_reach(self._database, apply) is None:
+            return None
+        return (await self.find(owner.key))[0]
 
     async def change_password(
         self, user: User, former: str | None, values: Mapping[str, Any], *, session: str, success: Statement
@@ -140,16 +196,18 @@ class UserRecords:
     # Invitations
 
     async def invite(self, key: str, digest: bytes, expires_at: int) -> User | None:
-        """Give the user, if there is one, an invitation, which replaces an earlier one; but none to a disabled user."""
+        """Give the user, if there is one, an invitation, which replaces an earlier one; but none to a user who may not act."""
         values = {"digest": digest, "expires_at": expires_at}
 
         async def store(transaction: "AsyncConnection") -> User | None:
             query = select(*USER_COLUMNS).where(users.c.name_key == key).with_for_update(read=True)
             row = (await transaction.execute(query)).first()
-            if row is not None and not row.disabled:
+            if row is None:
+                return None
+            if (user := user_of(row)).may_act(self._database.now()):
                 statement = upsert(self._database.dialect, invitations, values)
                 await transaction.execute(statement.values(user_id=row.id, **values))
-            return None if row is None else user_of(row)
+            return user
 
         return await self._database.transact(store)
 
@@ -160,10 +218,10 @@ class UserRecords:
             .join(users, invitations.c.user_id == users.c.id)
             .where(invitations.c.digest == digest)
         )
-        row = await self._database.first(query)
-        if row is None or row.disabled or row.expires_at <= self._database.now():
+        row, now = await self._database.first(query), self._database.now()
+        if row is None or row.expires_at <= now or not (user := user_of(row)).may_act(now):
             return None
-        return user_of(row), row.expires_at
+        return user, row.expires_at
 
     async def accept(self, digest: bytes, user: User, password_hash: str, attempts: bytes) -> User | None:
         """Set the password with an invitation, which ends, as all sessions do; None if it was used before."""
@@ -186,6 +244,53 @@ class UserRecords:
     async def sweep_invitations(self) -> None:
         expired = delete(invitations).where(invitations.c.expires_at <= self._database.now())
         await self._database.execute(expired, wait=SWEEP_WAIT)
+
+
+async def add_user(change: ReachChange, values: Mapping[str, Any], mounts: Iterable[MountRule]) -> User:
+    """A new user with these mounts and no group. Only when the change ends, the user's reach is compiled."""
+    try:
+        stored = insert(users).values({"reach": '{"mounts":[]}', **values}).returning(users.c.id)
+        user_id = (await change.transaction.execute(stored)).scalar_one()
+    except IntegrityError:
+        raise taken(values["name"]) from None
+    owner = Owner(values["name"], values["name_key"])
+    for rule in mounts:
+        await add_mount(change, owner, rule, values.get("origin"))
+    await change.compile()
+    row = await change.transaction.execute(select(*USER_COLUMNS).where(users.c.id == user_id))
+    return user_of(row.one())
+
+
+async def set_user(change: ReachChange, key: str, values: Mapping[str, Any], *, sign_out: bool = False) -> int | None:
+    """Change columns of a user, whose id is returned; None if there is no such user."""
+    user = await _change_user(change.transaction, key, values, sign_out=sign_out)
+    if user is None:
+        return None
+    change.of_users([user.id])
+    return user.id
+
+
+async def _change_user(
+    transaction: "AsyncConnection",
+    key: str,
+    values: Mapping[str, Any],
+    *,
+    sign_out: bool = False,
+    attempts: bytes | None = None,
+) -> User | None:
+    own = users.c.name_key == key
+    query: Executable = select(*USER_COLUMNS).where(own)
+    if values:
+        query = update(users).where(own).values(values).returning(*USER_COLUMNS)
+    row = (await transaction.execute(query)).first()
+    if row is None:
+        return None
+    # What was opened with the password, or is to set another one, ends. Keys are not touched.
+    for table in (families, invitations) if sign_out else ():
+        await transaction.execute(delete(table).where(table.c.user_id == row.id))
+    if attempts:
+        await transaction.execute(cleared(attempts))
+    return user_of(row)
 
 
 def taken(name: str) -> AlreadyExists:

@@ -79,7 +79,8 @@ def _keys(accounts: Accounts) -> "ApiKeys":
 
 
 def _scope(options: SimpleNamespace) -> "KeyScope":
-    from portico.accounts.api_keys import KeyScope, parse_network
+    from portico.accounts.api_keys import KeyScope
+    from portico.accounts.limits import parse_network
 
     try:
         lifetime = None if options.expires is None else parsers.duration(options.expires)

@@ -18,7 +18,7 @@ from portico.accounts.api_keys import ApiKeys, UnknownKey
 from portico.accounts.credentials import resembles_guest_token, resembles_key
 from portico.accounts.guests import Guests, link_ended
 from portico.accounts.names import name_key
-from portico.accounts.sessions import Sessions, Tickets, TokenPair
+from portico.accounts.sessions import Sessions, Tickets, TokenPair, check_address
 from portico.accounts.sign_in import LIFETIME as DEVICE_LIFETIME
 from portico.accounts.sign_in import SignedIn, SignIn
 from portico.accounts.throttle import network_of
@@ -27,6 +27,8 @@ from portico.drive.drive import RIGHT_MISSING
 from portico.model.entries import Chunks
 from portico.model.errors import (
     AccountDisabled,
+    AccountExpired,
+    AddressNotAllowed,
     Forbidden,
     IsAFolder,
     NotSignedIn,
@@ -49,13 +51,16 @@ __all__ = ["DEVICE_LIFETIME", "Actor", "Authentication", "SignedIn", "TokenPair"
 
 log = structlog.get_logger()
 
-DISABLED = "disabled"
-"""The outcome of a sign-in with the right password of a disabled account."""
+DISABLED, EXPIRED = "disabled", "expired"
+"""The outcomes of a sign-in with the right password of an account that may not act."""
 TRUSTED_SECONDS = 0.2
 """How long a check of the user is trusted. Together with the session cache, this stays below the one second for which a
 disabled account may still be served."""
 WATCH_SECONDS = 0.5
 """How often the user of running work is looked up again. Even if the lookup is slow, this stays below that second."""
+
+_OUTCOMES: dict[type[PorticoError], str] = {AccountDisabled: DISABLED, AccountExpired: EXPIRED}
+_AUDITED = frozenset({DONE, DISABLED, EXPIRED, WrongPassword.code, AddressNotAllowed.code})
 
 _READING = frozenset({Right.LIST, Right.DOWNLOAD})
 
@@ -166,6 +171,8 @@ class Standing:
             if actor.context.key:
                 return NotSignedIn("The key was ended in the meantime. Use another key.")
             return NotSignedIn("Your account was disabled in the meantime. Ask your administrator.")
+        if actor.guest is None and not now.admits(actor.context.address):
+            return AddressNotAllowed("Your account can't be used from your address any more. Ask your administrator.")
         if missing := self._needed - now.rights:
             return Forbidden(actor.right_missing.format(missing_word(min(missing), now.rights)))
         if now.root == then.root:
@@ -296,7 +303,8 @@ class Authentication:
         self._metrics = metrics
 
     async def sign_in(self, context: RequestContext, username: str, password: str, device: str = "") -> SignedIn:
-        """As `SignIn.with_password`. A success, a wrong password and a disabled account are audited."""
+        """As `SignIn.with_password`. A success, a wrong password, an account that may not act, and a
+        wrong address are audited."""
         if name_key(username):  # anything else may be a password in the wrong field
             context.user = username
         outcome = "interrupted"
@@ -305,12 +313,12 @@ class Authentication:
             outcome = DONE
             return signed_in
         except PorticoError as error:
-            outcome = DISABLED if isinstance(error, AccountDisabled) else error.code
+            outcome = _OUTCOMES.get(type(error), error.code)
             raise
         finally:
             try:
                 # A throttled attempt has no line: otherwise a flood of them could fill the disk.
-                if outcome in (DONE, DISABLED, WrongPassword.code):
+                if outcome in _AUDITED:
                     await self._audit.record(context.audit_line("sign-in", outcome=outcome))
             except Unavailable as error:
                 outcome = error.code
@@ -348,6 +356,7 @@ class Authentication:
             return self._guest(context, asked_at, await self._guests.guest(access_token))
         session = await self._sessions.session(access_token)
         context.user = session.user.name
+        check_address(session.user, context.address)
         return self._user(context, asked_at, session)
 
     async def with_password(self, context: RequestContext, username: str, password: str) -> Actor:
@@ -379,6 +388,7 @@ class Authentication:
         else:
             session, is_folder = await self._tickets.redeem(ticket, path)
             context.user = session.user.name
+            check_address(session.user, context.address)
             actor = self._user(context, asked_at, session)
         return msgspec.structs.replace(actor, only=Scope(path, is_folder), by_ticket=True)
 
