@@ -25,6 +25,7 @@ SERVER_MODULES = (
     "sqlalchemy",
     "starlette",
     "structlog",
+    "yaml",
 )
 """The modules that the extra `server` installs."""
 

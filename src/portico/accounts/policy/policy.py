@@ -1,0 +1,113 @@
+"""`Policy`: connections, groups and users with their mounts, as they are or as they should be."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import cached_property
+
+import msgspec
+
+from portico.model.reach import MountRule, Reach, reach_of
+from portico.store.encrypted_columns import Confidential
+from portico.store.reach import Network
+
+APPLY = "apply"
+"""The origin of what `portico apply` has created."""
+
+
+class ConnectionPolicy(Confidential, msgspec.Struct, frozen=True):
+    name: str
+    kind: str
+    options: Mapping[str, str]
+    secrets: Mapping[str, str]
+    origin: str | None = None
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Until when, and from where, an account can be used."""
+
+    expires_at: datetime | None = None
+    addresses: tuple[Network, ...] = ()
+    """Sorted; none means from anywhere."""
+
+
+class GroupPolicy(msgspec.Struct, frozen=True):
+    name: str
+    mounts: tuple[MountRule, ...]
+    """Sorted by path."""
+    members: frozenset[str]
+    """The keys of their names."""
+    limits: Limits = Limits()
+    origin: str | None = None
+
+
+class UserPolicy(msgspec.Struct, frozen=True):
+    name: str
+    mounts: tuple[MountRule, ...]
+    limits: Limits = Limits()
+    disabled: bool = False
+    origin: str | None = None
+
+
+class EffectiveLimits(msgspec.Struct, frozen=True):
+    """What holds for a user: the strictest of the user's own limits and those of the groups."""
+
+    expires_at: datetime | None
+    addresses: frozenset[tuple[Network, ...]]
+    """The client's address must be in one range of each."""
+
+
+class Policy:
+    """Groups are in their order. Users and groups are found by the keys of their names."""
+
+    def __init__(
+        self,
+        connections: Mapping[str, ConnectionPolicy],
+        groups: Mapping[str, GroupPolicy],
+        users: Mapping[str, UserPolicy],
+    ) -> None:
+        self.connections, self.groups, self.users = connections, groups, users
+
+    @cached_property
+    def _joined(self) -> dict[str, list[GroupPolicy]]:
+        joined: dict[str, list[GroupPolicy]] = {}
+        for group in self.groups.values():
+            for member in group.members:
+                joined.setdefault(member, []).append(group)
+        return joined
+
+    def groups_of(self, key: str) -> list[GroupPolicy]:
+        return self._joined.get(key, [])
+
+    def reach(self, key: str) -> Reach:
+        """What a user reaches, whether or not the account can be used now."""
+        user = self.users[key]
+        return reach_of(user.name, user.mounts, [(group.name, group.mounts) for group in self.groups_of(key)])
+
+    def limits(self, key: str) -> EffectiveLimits:
+        each = [self.users[key].limits, *(group.limits for group in self.groups_of(key))]
+        return EffectiveLimits(
+            min((limits.expires_at for limits in each if limits.expires_at), default=None),
+            frozenset(limits.addresses for limits in each if limits.addresses),
+        )
+
+    def unusable(self, key: str, now: datetime) -> str | None:
+        """Why the account can't be used now, as the end of a sentence."""
+        if self.users[key].disabled:
+            return "is disabled"
+        expires_at = self.limits(key).expires_at
+        return "has expired" if expires_at and expires_at <= now else None
+
+    def mounts_on(self, connection: str) -> Iterator[str]:
+        """Who has a mount on a connection: users, and groups with an @."""
+        for mark, owners in (("", self.users), ("@", self.groups)):
+            for owner in owners.values():
+                if any(rule.connection == connection for rule in owner.mounts):
+                    yield f"{mark}{owner.name}"
+
+
+def sorted_mounts(rules: Iterable[MountRule]) -> tuple[MountRule, ...]:
+    return tuple(sorted(rules, key=lambda rule: rule.path.segments))
+
+
+def sorted_networks(networks: Iterable[Network]) -> tuple[Network, ...]:
+    return tuple(sorted(set(networks), key=lambda each: (each.version, int(each.network_address), each.prefixlen)))
