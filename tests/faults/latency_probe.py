@@ -1,40 +1,47 @@
 """Measures the latency of the gateway under load: lists a small folder repeatedly, each time over a new connection.
 
-The probe is a separate process, so that it waits only for the gateway and not for the process that makes the load.
+The probe is a separate process, so that it waits only for the gateway and not for the process that makes the load. It
+imports nothing of the tests: that would take seconds of CPU.
 """
 
 import asyncio
 import json
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ..gateways import FILES
+from ..gateways import FILES, WAIT
 from .figures import Figure, at_most, none_of
 from .processes import TunedGateway
-from .raw_http import TRANSPORT, ask, get
 
-_PAUSE = 0.1
+_PROBE = """
+import http.client, json, select, sys, time
+port, path, patience = sys.argv[1:]
+token = input()
+print("ready", flush=True)
+waits, wrong = [], []
+while not waits or not select.select([sys.stdin], [], [], 0.1)[0]:
+    start = time.monotonic()
+    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=float(patience))
+    try:
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+        answer = connection.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            wrong.append(f"{answer.status} {body[:200]}")
+    except (OSError, http.client.HTTPException) as error:
+        wrong.append(type(error).__name__)
+    finally:
+        connection.close()
+        waits.append(time.monotonic() - start)
+print(json.dumps([waits, wrong]))
+"""
 
 
 class LatencyProbe:
-    def __init__(self, port: int, token: str) -> None:
-        self._port, self._token = port, token
+    def __init__(self) -> None:
         self.waits: list[float] = []
         self.wrong: list[str] = []
-
-    async def request(self) -> None:
-        start = time.monotonic()
-        try:
-            answer = await ask(self._port, get(f"{FILES}/", self._token))
-        except TRANSPORT as error:
-            self.wrong.append(type(error).__name__)
-        else:
-            if answer.status != 200:
-                self.wrong.append(f"{answer.status} {answer.code}")
-        finally:
-            self.waits.append(time.monotonic() - start)
 
     def figures(self, word: str, limit: float) -> list[Figure]:
         waits = sorted(self.waits)
@@ -48,9 +55,9 @@ class LatencyProbe:
 @asynccontextmanager
 async def probing(gateway: TunedGateway) -> AsyncIterator[LatencyProbe]:
     """Probe the gateway meanwhile; the results are available at the end."""
-    probe = LatencyProbe(gateway.port, gateway.token)
+    probe = LatencyProbe()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", __name__, str(gateway.port)),
+        *(sys.executable, "-I", "-S", "-c", _PROBE, str(gateway.port), f"{FILES}/", str(WAIT)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -67,17 +74,3 @@ async def probing(gateway: TunedGateway) -> AsyncIterator[LatencyProbe]:
         if process.returncode is None:
             process.kill()
             await process.wait()
-
-
-async def _probe_until_stdin_closes(port: int) -> None:
-    probe = LatencyProbe(port, sys.stdin.readline().strip())
-    reported = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
-    print("ready", flush=True)
-    while not reported.done():
-        await probe.request()
-        await asyncio.wait([reported], timeout=_PAUSE)
-    print(json.dumps([probe.waits, probe.wrong]))
-
-
-if __name__ == "__main__":
-    asyncio.run(_probe_until_stdin_closes(int(sys.argv[1])))

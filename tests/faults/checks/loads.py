@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ...gateways import FILES
 from ..figures import Effort, Figure, Lines, at_most, none_of
-from ..latency_probe import LatencyProbe, probing
+from ..latency_probe import probing
 from ..processes import TunedGateway
 from ..raw_http import MULTIPART, TRANSPORT, Wire, form, head, post
 from .aborts import left_over
@@ -22,9 +22,12 @@ async def recovered(gateway: TunedGateway) -> float:
     began = time.monotonic()
     quick = 0
     while quick < 3 and time.monotonic() - began < 60:
-        probe = LatencyProbe(gateway.port, gateway.token)
-        await probe.request()
-        quick = quick + 1 if not probe.wrong and probe.waits[0] < 0.5 else 0
+        asked = time.monotonic()
+        try:
+            status = (await gateway.get()).status
+        except TRANSPORT:
+            status = 0
+        quick = quick + 1 if status == 200 and time.monotonic() - asked < 0.5 else 0
     return time.monotonic() - began
 
 
