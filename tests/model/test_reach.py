@@ -49,7 +49,9 @@ def test_without_a_mount_at_the_top_folders_are_virtual() -> None:
     assert reach.at(Path()) is None
     assert reach.at(at("/a")) is None
     assert reach.at(at("/e/f")) is None
-    assert reach.names_in(Path()) == {"a": True, "c": True, "d": False}
+    assert reach.names_in(Path()) == {"a": True, "c": True}
+    assert reach.names_in(at("/d")) == {"hidden": False}
+    assert [str(path) for path in map(at, ("/", "/a", "/d", "/e")) if reach.is_virtual(path)] == ["/", "/a"]
     assert reach.names_in(at("/a")) == {"b": True}
     assert not reach.names_in(at("/c"))
     assert [str(each.path) for each in reach.below(Path())] == ["/a/b", "/c", "/d/hidden"]

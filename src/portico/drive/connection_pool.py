@@ -16,6 +16,7 @@ from portico.drive.cursors import CursorSeal
 from portico.drive.drive import PATH_DEPTH, Drive
 from portico.drive.free_names import NameClaims
 from portico.drive.instrumented import InstrumentedProvider
+from portico.drive.mount_table import InnerMounts, VirtualFolders
 from portico.drive.trash import DriveTrash
 from portico.model.errors import (
     FolderUnusable,
@@ -29,7 +30,8 @@ from portico.model.errors import (
     ProviderUnavailable,
     Unavailable,
 )
-from portico.model.paths import Path, Place
+from portico.model.paths import TOP, Path, Place
+from portico.model.reach import Mount, Reach
 from portico.model.rights import DEFAULT_RIGHTS, Right
 from portico.observability.metrics import Metrics
 from portico.observability.tracing import Tracing
@@ -121,33 +123,59 @@ class ConnectionPool:
         self._not_swept: dict[tuple[str, str], tuple[str, str | None]] = {}
         """What was logged last of connections that could not be swept, by each event."""
 
-    async def of(self, user: User) -> Drive:
-        return await self._drive(user.root, user.rights, user.name)
+    async def of(self, user: User, mount: Mount | None = None) -> Drive:
+        """The drive of one of the user's mounts; without one, that of the top of the tree."""
+        mount = mount or user.reach.at(TOP)
+        return await self._drive(mount, user.name, user.reach) if mount else self.virtual(user)
 
     async def of_connection(self, name: str) -> Drive:
-        return await self._drive(Place(name, Path()), DEFAULT_RIGHTS)
+        return await self._drive(Mount(Path(), Place(name, Path()), DEFAULT_RIGHTS))
+
+    def virtual(self, user: User) -> Drive:
+        """The folders above the user's mounts."""
+        folders = VirtualFolders(user.reach)
+        drive = Drive(folders, Path(), {Right.LIST, Right.DOWNLOAD}, self._seal)
+        drive.right_missing = folders.refusal
+        return drive
+
+    async def ignores_case(self, mount: Mount) -> bool:
+        """Whether the storage of a mount does."""
+        return await (await self._open(mount.place.connection)).provider.ignores_case()
 
     async def names(self) -> Collection[str]:
         return list(await self._connections.revisions())
 
-    async def _drive(self, top: Place, rights: Collection[Right], user: str | None = None) -> Drive:
-        opened = await self._open(top.connection)
-        root = top.path.under(opened.prefix)
-        trash = None
+    async def _drive(self, mount: Mount, user: str | None = None, reach: Reach | None = None) -> Drive:
+        connection = mount.place.connection
+        opened = await self._open(connection)
+        root = mount.place.path.under(opened.prefix)
+        trash = inner = None
+        if reach and any(reach.below(mount.path)):
+            inner = InnerMounts(reach, mount, ignores_case=await opened.provider.ignores_case())
         if self._trash:
             trash = partial(
                 DriveTrash,
                 opened.provider,
                 self._trash,
                 self._leases,
-                top.connection,
+                connection,
                 prefix=opened.prefix,
                 root=root,
+                point=mount.path,
                 user=user,
                 keep=self._trash_retention,
             )
         return Drive(
-            opened.provider, root, rights, self._seal, path_depth=self._path_depth, claims=opened.claims, trash=trash
+            opened.provider,
+            root,
+            mount.rights,
+            self._seal,
+            point=mount.path,
+            inner=inner,
+            connection=connection,
+            path_depth=self._path_depth,
+            claims=opened.claims,
+            trash=trash,
         )
 
     async def check(self) -> None:

@@ -1,7 +1,7 @@
-"""`Drive`: a Web User's tree in one provider, and everything that is the same for all providers.
+"""`Drive`: the part of a Web User's tree that is in one provider, and everything that is the same for all providers.
 
 A drive confines its user below the root, checks the user's rights, clamps and orders listings, seals cursors and
-settles name conflicts. Paths given to it count from the user's root.
+settles name conflicts. Paths given to it are those of the user's tree, at or below the drive's mount point.
 """
 
 import time
@@ -19,9 +19,10 @@ import msgspec
 from portico.drive.cursors import CursorSeal
 from portico.drive.errors import named_as_it_was, with_advice, with_whole_path
 from portico.drive.free_names import FreeName, NameClaims, free_name
+from portico.drive.mount_table import InnerMounts, folder_entry
 from portico.drive.trash import DriveTrash
 from portico.drive.walk import DriveWalk
-from portico.model.entries import FOLDER_TYPE, UNKNOWN_TYPE, Download, Entry, Page, presentable
+from portico.model.entries import UNKNOWN_TYPE, Download, Entry, Page, presentable
 from portico.model.errors import (
     AlreadyExists,
     Forbidden,
@@ -31,9 +32,12 @@ from portico.model.errors import (
     NotAFolder,
     NotFound,
     NotPossible,
+    PorticoError,
+    cannot_replace_folder,
+    is_a_folder,
     root_is_a_folder,
 )
-from portico.model.paths import RESERVED_PREFIX, Path
+from portico.model.paths import RESERVED_PREFIX, TOP, Path
 from portico.model.rights import OVERWRITE, Right, missing_word
 from portico.providers.contract.provider import Provider
 from portico.providers.contract.uploads import KeptFile, ResumableUpload, Save, WriteOptions
@@ -78,13 +82,24 @@ class Drive:
         rights: Collection[Right],
         seal: CursorSeal,
         *,
+        point: Path = TOP,
+        inner: InnerMounts | None = None,
+        connection: str = "",
         path_depth: int = PATH_DEPTH,
         claims: NameClaims | None = None,
         trash: Callable[[], DriveTrash] | None = None,
     ) -> None:
-        """`path_depth`: of a new path, from the root. `claims`: shared by the drives of one provider."""
+        """`point`: where `root`, a folder of the provider, is in the user's tree. `inner`: if there are mounts below it.
+
+        `path_depth`: of a new path of the tree. `claims`: shared by the drives of one provider.
+        """
         self._provider = provider
         self._root = root
+        self._depth = len(point.segments)
+        self._inner = inner
+        self.point = point
+        self.connection = connection
+        """Its name; empty if the drive has none."""
         self._rights = rights
         self._seal = seal
         self._path_depth = path_depth
@@ -96,6 +111,22 @@ class Drive:
         """What is answered if a right is missing."""
         self.trashed: list[str] = []
         """The ids of what was put into the trash."""
+
+    def _place(self, path: Path) -> Path:
+        """The provider's path."""
+        return Path(self._root.segments + path.segments[self._depth :], path.as_folder)
+
+    def _is_there(self, path: Path) -> bool:
+        """Whether the tree has this folder, even if the storage has none."""
+        return len(path.segments) == self._depth or (self._inner is not None and self._inner.leads(path))
+
+    def _may_lack(self, folder: Path, error: PorticoError) -> bool:
+        """Whether the storage need not have this folder. A file in its place is hidden by the mounts below."""
+        return self._is_there(folder) and (isinstance(error, NotFound) or len(folder.segments) != self._depth)
+
+    def _require_replaceable(self, path: Path) -> None:
+        if self._is_there(path):  # it need not be there for the provider to see
+            raise root_is_a_folder() if path.is_root else cannot_replace_folder(path.name)
 
     def allows(self, right: Right) -> bool:
         return right in self._rights
@@ -130,33 +161,40 @@ class Drive:
         With a cursor, a folder that is gone is `InvalidCursor`. The root exists even while it holds nothing.
         """
         self.require(Right.LIST)
-        path = folder.under(self._root)
+        path, inner = self._place(folder), self._inner
         scope = self._scope(path)
         token = None if cursor is None else self._seal.open(cursor, scope)
+        size = min(size, self._provider.max_page_size)
+        if inner:
+            file_first = file_first and not inner.leads(folder)
+            size = max(1, size - len(inner.shown_in(folder))) if cursor is None else size
         try:
-            page = await self._provider.list_page(
-                path, min(size, self._provider.max_page_size), token, file_first=file_first
-            )
+            page = await self._provider.list_page(path, size, token, file_first=file_first)
         except (NotFound, NotAFolder) as error:
             if cursor is not None:
                 raise InvalidCursor("The folder no longer exists. List its parent folder.") from error
-            if folder.is_root and isinstance(error, NotFound):
-                return Page([])
-            raise with_whole_path(error, folder) from None
+            if not self._may_lack(folder, error):
+                raise with_whole_path(error, folder) from None
+            page = Page([])
+        if inner:
+            inner.add_to(page, folder, is_first=cursor is None)
         sort_entries(page.entries)
         if page.token is not None:
             page.token = self._seal.close(page.token, scope)
         return page
 
     def walk(self, folder: Path, cursor: str | None = None) -> DriveWalk:
-        """Everything below a folder; with a cursor, from where an earlier walk has come to."""
+        """Everything below a folder that no other mount holds; with a cursor, from where an earlier walk has come to."""
         self.require(Right.LIST)
-        path = folder.under(self._root)
-        return DriveWalk(self._provider, path, folder, self._seal, self._scope(path), cursor)
+        path = self._place(folder)
+        scope = self._scope(path)
+        return DriveWalk(
+            self._provider, path, folder, self._seal, scope, cursor, may_lack=self._may_lack, inner=self._inner
+        )
 
     def location(self, path: Path) -> str:
         """Names the place for all who see it: users with other roots, workers and nodes."""
-        return self._scope(path.under(self._root))
+        return self._scope(self._place(path))
 
     def _scope(self, path: Path) -> str:
         return f"{self._provider.kind}\0{self._provider.identity}\0{path}"
@@ -175,7 +213,7 @@ class Drive:
     async def find_root(self) -> Entry | None:
         """What is at the root, which may be gone. Needs no right, as `find`."""
         if self._root.is_root:
-            return await self._stat(Path())
+            return folder_entry(Path())
         try:
             # A file of the same name may exist, too.
             return await self._provider.stat(Path(self._root.segments, as_folder=True))
@@ -184,13 +222,13 @@ class Drive:
 
     async def read_to_compare(self, path: Path, entry: Entry) -> Download:
         """This version of a file. Needs no right: its content must not be shown."""
-        return await self._provider.read(path.under(self._root), etag=entry.etag)
+        return await self._provider.read(self._place(path), etag=entry.etag)
 
     async def _stat(self, path: Path) -> Entry:
-        if path.is_root:
-            return Entry("/", True, content_type=FOLDER_TYPE)
+        if self._is_there(path):
+            return folder_entry(path)
         try:
-            return presentable(await self._provider.stat(path.under(self._root)))
+            return presentable(await self._provider.stat(self._place(path)))
         except NotFound as error:
             raise with_whole_path(error, path) from None
 
@@ -203,10 +241,10 @@ class Drive:
 
     async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         self.require(Right.DOWNLOAD)
-        if path.is_root:
-            raise root_is_a_folder()
+        if self._is_there(path):
+            raise root_is_a_folder() if path.is_root else is_a_folder(path.name)
         try:
-            download = await self._provider.read(path.under(self._root), start, stop, etag=etag)
+            download = await self._provider.read(self._place(path), start, stop, etag=etag)
         except NotFound as error:
             raise with_whole_path(error, path) from None
         presentable(download.entry)
@@ -215,7 +253,7 @@ class Drive:
     async def check_target(self, folder: Path) -> None:
         """`NotAFolder` if no file could be written into `folder`; what is missing will be made."""
         self._check_depth(folder, more=1)
-        path = folder.under(self._root)
+        path = self._place(folder)
         checked_at = time.monotonic()
         await self._provider.check_ancestors(path)
         self._writable[path] = checked_at
@@ -235,23 +273,22 @@ class Drive:
         `on_name` is called with the name that `RENAME` found, before `chunks` is read; it is then kept free of others.
         """
         self.require(Right.UPLOAD)
-        if path.is_root:  # it need not be there for the provider to see
-            raise root_is_a_folder()
+        self._require_replaceable(path)
         self._check_depth(path)
         replace = self._may_replace(on_conflict)
-        folder = path.parent.under(self._root)
+        folder = self._place(path.parent)
         began_at = time.monotonic()
         options = msgspec.structs.replace(options, replace=replace, ancestors_checked_at=self._writable.get(folder))
         if on_conflict is not OnConflict.RENAME:
-            entry = await self._write(path.under(self._root), chunks, content_type, options)
+            entry = await self._write(self._place(path), chunks, content_type, options)
         else:
             everywhere = on_name is not None or not self._provider.renames_at_commit
             async with self._free_name(path, everywhere=everywhere) as free:
                 if on_name:
                     await on_name(free.path)
-                others = (other.under(self._root) for other in free.others)
+                others = (self._place(other) for other in free.others)
                 options = msgspec.structs.replace(options, alternatives=others)
-                entry = await self._provider.write(free.path.under(self._root), chunks, content_type, options)
+                entry = await self._provider.write(self._place(free.path), chunks, content_type, options)
         self._writable[folder] = began_at
         return entry
 
@@ -282,11 +319,10 @@ class Drive:
         modified: datetime | None = None,
     ) -> ResumableUpload:
         self.require(Right.UPLOAD)
-        if path.is_root:
-            raise root_is_a_folder()
+        self._require_replaceable(path)
         self._check_depth(path)
         return await self._provider.begin_upload(
-            path.under(self._root),
+            self._place(path),
             content_type,
             WriteOptions(replace=self._may_replace(on_conflict), at_most=size, modified=modified),
             renamed=on_conflict is OnConflict.RENAME,
@@ -305,13 +341,13 @@ class Drive:
         try:
             if not (replace and self._keeps):
                 return await upload.finish(save)
-            async with self.trash.replacement(path.under(self._root)) as replacement:
+            async with self.trash.replacement(self._place(path)) as replacement:
                 return await upload.finish(save, kept=replacement.at_commit())
         except (AlreadyExists, IsAFolder):
             if on_conflict is not OnConflict.RENAME:
                 raise
         async with self._free_name(path, everywhere=not self._provider.renames_at_commit) as free:
-            names = (other.under(self._root) for other in chain((free.path,), free.others))
+            names = (self._place(other) for other in chain((free.path,), free.others))
             return await upload.finish(save, alternatives=names)
 
     async def begin_partial_upload(self, upload_id: str, size: int | None) -> ResumableUpload:
@@ -331,30 +367,69 @@ class Drive:
     async def make_folder(self, path: Path) -> None:
         self.require(Right.UPLOAD)
         self._check_depth(path)
-        await self._provider.make_folder(path.under(self._root))
+        await self._provider.make_folder(self._place(path))
+
+    def shares_service(self, other: "Drive") -> bool:
+        """Whether what is in one of the two can be copied to the other by the service."""
+        return self._provider is other._provider
+
+    def meets(self, path: Path, other: "Drive", other_path: Path) -> bool:
+        """Whether one of two places, which may be seen through different mounts, holds the other."""
+        if other is self:
+            return path.holds(other_path) or other_path.holds(path)
+        one, two = self._provider.key(self._place(path)), other._provider.key(other._place(other_path))
+        return one[: len(two)] == two[: len(one)]
 
     async def copy(
-        self, source: Path, target: Path, on_conflict: OnConflict | None = None, on_name: OnName | None = None
+        self,
+        source: Path,
+        target: Path,
+        on_conflict: OnConflict | None = None,
+        on_name: OnName | None = None,
+        *,
+        to: "Drive | None" = None,
     ) -> Path:
-        """Copy a file or a folder; the path of the copy. `on_name` as in `write`."""
-        self.require(Right.DOWNLOAD, Right.UPLOAD)
-        return await self._transfer(self._provider.copy, source, target, on_conflict, on_name)
+        """Copy a file or a folder; the path of the copy. `to`: the drive of the target, which shares the service.
+
+        `on_name` as in `write`.
+        """
+        to = to or self
+        self.require_to_copy(to)
+        return await self._transfer(self._provider.copy, source, to, target, on_conflict, on_name)
 
     async def move(
-        self, source: Path, target: Path, on_conflict: OnConflict | None = None, on_name: OnName | None = None
+        self,
+        source: Path,
+        target: Path,
+        on_conflict: OnConflict | None = None,
+        on_name: OnName | None = None,
+        *,
+        to: "Drive | None" = None,
     ) -> Path:
-        """Move a file or a folder; its new path. `on_name` as in `write`."""
-        self.require(Right.UPLOAD, *OVERWRITE)
+        """Move a file or a folder; its new path. `to` and `on_name` as in `copy`."""
+        to = to or self
+        self.require_to_move(to)
         if source.is_root:
             raise NotPossible("The root folder can't be moved; move the items in it instead.")
-        return await self._transfer(self._provider.move, source, target, on_conflict, on_name)
+        return await self._transfer(self._provider.move, source, to, target, on_conflict, on_name)
+
+    def require_to_copy(self, to: "Drive") -> None:
+        self.require(Right.DOWNLOAD)
+        to.require(Right.UPLOAD)
+
+    def require_to_move(self, to: "Drive") -> None:
+        if to is self:
+            self.require(Right.UPLOAD, *OVERWRITE)
+        else:  # where it goes, it may be read
+            self.require(Right.DOWNLOAD, Right.DELETE)
+            to.require(Right.UPLOAD)
 
     async def delete(self, path: Path, *, recursive: bool = False, permanent: bool = False) -> None:
         """Move it to the trash, if there is one; if `permanent`, remove it for good."""
         self.require(Right.DELETE)
-        if path.is_root:
+        if self._is_there(path):
             raise NotPossible("The root folder can't be deleted; delete the items in it instead.")
-        place = path.under(self._root)
+        place = self._place(path)
         with with_advice("Repeat the request to continue.", path):
             if permanent or not (self._keeps and await self.trash.delete(place, recursive=recursive)):
                 await self._provider.delete(place, recursive=recursive)
@@ -388,7 +463,7 @@ class Drive:
         again = "To continue, restore it again with onConflict=replace."
         with with_advice(again, target, gone="If you don't need the rest, remove it from the trash."):
             async with self._replacing(target, replace, place, restoring=True):
-                await self._provider.restore(place, target.under(self._root), replace=replace)
+                await self._provider.restore(place, self._place(target), replace=replace)
         return target
 
     @asynccontextmanager
@@ -399,42 +474,50 @@ class Drive:
         if not (replace and self._keeps):
             yield None
             return
-        async with self.trash.replacing(target.under(self._root), source, restoring=restoring) as kept:
+        async with self.trash.replacing(self._place(target), source, restoring=restoring) as kept:
             yield kept
 
     async def _transfer(
         self,
         transfer: Callable[..., Awaitable[None]],
         source: Path,
+        to: "Drive",
         target: Path,
         on_conflict: OnConflict | None,
         on_name: OnName | None,
     ) -> Path:
+        async with to.placed(self, source, target, on_conflict, on_name) as (target, replace):
+            place = self._place(source)
+            with with_advice(to.resume_advice(target, replace), source):
+                async with to._replacing(target, replace, place) as kept:
+                    await transfer(place, to._place(target), replace=replace, kept=kept)
+        return target
+
+    @asynccontextmanager
+    async def placed(
+        self, drive: "Drive", source: Path, target: Path, on_conflict: OnConflict | None, on_name: OnName | None
+    ) -> AsyncIterator[tuple[Path, bool]]:
+        """Where what is at `source` in another drive, or in this one, goes; and whether it may replace what is there."""
         replace = self._may_replace(on_conflict)
-        if on_conflict is OnConflict.RENAME and not target.is_root:
-            await self._stat(source)  # a missing source is reported before a name is looked for
+        if on_conflict is OnConflict.RENAME and not self._is_there(target):
+            await drive._stat(source)  # a missing source is reported before a name is looked for
             async with self._free_name(target) as free:
                 if on_name:
                     await on_name(free.path)
-                return await self._run_transfer(transfer, source, free.path, replace)
-        return await self._run_transfer(transfer, source, target, replace)
+                yield self._checked_target(drive, source, free.path), replace
+        else:
+            yield self._checked_target(drive, source, target), replace
 
-    async def _run_transfer(
-        self, transfer: Callable[..., Awaitable[None]], source: Path, target: Path, replace: bool
-    ) -> Path:
-        if source.holds(target) or target.holds(source):
+    def _checked_target(self, drive: "Drive", source: Path, target: Path) -> Path:
+        if drive.meets(source, self, target):
             raise NotPossible(
                 "You can't move or copy a folder into itself or one of its subfolders, or over a "
                 "folder that contains it."
             )
         self._check_depth(target)
-        place = source.under(self._root)
-        with with_advice(self._resume_advice(target, replace), source):
-            async with self._replacing(target, replace, place) as kept:
-                await transfer(place, target.under(self._root), replace=replace, kept=kept)
         return target
 
-    def _resume_advice(self, target: Path, replace: bool) -> str:
+    def resume_advice(self, target: Path, replace: bool) -> str:
         if replace:
             return "Repeat the request to continue."
         if self.allows(Right.REPLACE):

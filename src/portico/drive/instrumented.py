@@ -106,6 +106,12 @@ class InstrumentedProvider(Provider):
         if type(self._inner).check is not Provider.check:  # otherwise it asks nothing, and says nothing
             await self._check(writable=writable)
 
+    async def ignores_case(self) -> bool:
+        return await self._inner.ignores_case()
+
+    def key(self, path: Path) -> tuple[str, ...]:
+        return self._inner.key(path)
+
     async def space(self) -> tuple[int, int] | None:
         return await self._inner.space()
 

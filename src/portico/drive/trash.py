@@ -5,7 +5,7 @@ removes it, holds a lease on the row meanwhile. Paths here are those of the prov
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
@@ -15,7 +15,7 @@ import structlog
 
 from portico.model.entries import Entry
 from portico.model.errors import InvalidPath, IsAFolder, NotAFolder, NotFound, NotPossible, PorticoError, changed
-from portico.model.paths import Path
+from portico.model.paths import TOP, Path, Place
 from portico.providers.contract.provider import TRASH, DoesNotFitInTrash, Provider
 from portico.providers.contract.uploads import KeptFile
 from portico.runtime.tasks import for_each, run_to_end
@@ -26,7 +26,6 @@ _PAGE = 1000
 _MILLISECOND = timedelta(milliseconds=1)
 _INTERRUPTIONS = (Exception, asyncio.CancelledError)
 """A client that hangs up and a job that is cancelled interrupt a change as errors do."""
-_GONE = "This item is no longer in the trash. It was restored or removed, or it expired."
 
 log = structlog.get_logger()
 
@@ -43,16 +42,18 @@ class DriveTrash:
         *,
         prefix: Path,
         root: Path,
+        point: Path = TOP,
         user: str | None = None,
         keep: timedelta,
     ) -> None:
-        """`prefix`: the top of the connection. `root`: of the user. `keep`: 0 if nothing is kept any more."""
+        """`prefix`: the top of the connection. `root`, `point`: of the drive. `keep`: 0 if nothing is kept any more."""
         self._provider = provider
         self._records = records
         self._leases = leases
         self._connection = connection
         self._prefix = prefix
         self._root = root
+        self._point = point
         self._user = user
         self._keep = keep
         self.ids: list[str] = []
@@ -181,22 +182,27 @@ class DriveTrash:
 
     # In the trash
 
-    async def page(self, size: int, cursor: str | None = None) -> tuple[list[Trashed], str | None]:
-        return await self._records.page(self._connection, self._below, size, cursor)
+    async def page(
+        self, size: int, cursor: str | None = None, origins: Collection[Place] = ()
+    ) -> tuple[list[Trashed], str | None]:
+        """The newest first. `origins`: of several drives, whose items are merged."""
+        return await self._records.page(origins or [self.origin], size, cursor)
 
-    async def get(self, trash_id: str) -> Trashed:
-        record = await self._records.find(self._connection, self._below, trash_id)
+    async def get(self, trash_id: str, origins: Collection[Place] = ()) -> Trashed:
+        record = await self._records.find(origins or [self.origin], trash_id)
         if record is None:
-            raise NotFound(_GONE)
+            raise item_gone()
         return record
 
     @property
-    def _below(self) -> str:
-        return "" if self._root.is_root else str(self._root)
+    def origin(self) -> Place:
+        """What this trash is of: a folder of the connection."""
+        return Place(self._connection, self._root)
 
     def path_of(self, record: Trashed) -> Path:
         """Where it was, as the user sees it."""
-        return Path(Path.parse(record.path).segments[len(self._root.segments) :])
+        within = Path(Path.parse(record.path).segments[len(self._root.segments) :])
+        return within.under(self._point)
 
     # Out of the trash
 
@@ -205,7 +211,7 @@ class DriveTrash:
         """The place of the content, which the caller moves away. Nobody else restores or removes it meanwhile."""
         async with self._alone(record):
             if not await self._records.claim(record.id, RESTORING):
-                raise NotFound(_GONE)
+                raise item_gone()
             place = self.place_of(record.id)
 
             async def keep_rest() -> None:
@@ -253,9 +259,9 @@ class DriveTrash:
     async def acquire(self, record: Trashed) -> Lease:
         if lease := await self._leases.acquire(f"trash:{record.id}"):
             return lease
-        found = await self._records.find(self._connection, "", record.id)
+        found = await self._records.find([Place(self._connection, Path())], record.id)
         if found is None:
-            raise NotFound(_GONE)
+            raise item_gone()
         if found.status == RESTORING:
             raise NotPossible("This item is being restored. Wait until that is done.")
         if found.status == MOVING:
@@ -384,6 +390,10 @@ class Replacement:
         if self._provider.keeps_at_commit:  # a link to a file changes its etag
             return (entry.size, entry.last_modified) == (seen.size, seen.last_modified)
         return entry.etag == seen.etag
+
+
+def item_gone() -> NotFound:
+    return NotFound("This item is no longer in the trash. It was restored or removed, or it expired.")
 
 
 def _log_unsettled(record: Trashed, error: PorticoError) -> None:

@@ -1,9 +1,12 @@
-"""`DriveWalk`: everything below a folder of a Web User's tree, to be continued by another request."""
+"""`DriveWalk`: everything below a folder of a drive, to be continued by another request."""
+
+from collections.abc import Callable
 
 from portico.drive.cursors import CursorSeal
 from portico.drive.errors import with_whole_path
+from portico.drive.mount_table import InnerMounts
 from portico.model.entries import presentable
-from portico.model.errors import InvalidCursor, NotAFolder, NotFound, NotPossible
+from portico.model.errors import InvalidCursor, NotAFolder, NotFound, NotPossible, PorticoError
 from portico.model.paths import Path
 from portico.providers.contract.provider import Found, Provider
 
@@ -12,13 +15,24 @@ _MAX_CURSOR = 6 * 1024
 
 
 class DriveWalk:
-    """Paths count from the user's root."""
+    """Paths are those of the user's tree."""
 
     def __init__(
-        self, provider: Provider, path: Path, folder: Path, seal: CursorSeal, scope: str, cursor: str | None
+        self,
+        provider: Provider,
+        path: Path,
+        folder: Path,
+        seal: CursorSeal,
+        scope: str,
+        cursor: str | None,
+        *,
+        may_lack: Callable[[Path, PorticoError], bool],
+        inner: InnerMounts | None,
     ) -> None:
-        """`path` is that of the provider, `folder` that of the user."""
+        """`path` is that of the provider, `folder` that of the user. `may_lack`: whether the storage need not have it."""
         self._folder = folder
+        self._may_lack = may_lack
+        self._inner = inner
         self._seal = seal
         self._scope = f"walk\0{scope}"
         self._continues = cursor is not None
@@ -32,17 +46,20 @@ class DriveWalk:
         self._walk = provider.walk(path, token)
 
     async def page(self, size: int) -> list[Found]:
-        """As `TreeWalk.page`. The root exists even while it holds nothing."""
+        """As `TreeWalk.page`."""
         try:
             page = await self._walk.page(size)
         except (NotFound, NotAFolder) as error:
             if self._continues:
                 raise InvalidCursor("The folder no longer exists. Start again in its parent folder.") from error
-            if not (self._folder.is_root and isinstance(error, NotFound)):
+            if not self._may_lack(self._folder, error):
                 raise with_whole_path(error, self._folder) from None
             self._ended, page = True, []
         self.passed += len(page)
-        return [(path.under(self._folder), presentable(entry)) for path, entry in page]
+        found = [(path.under(self._folder), presentable(entry)) for path, entry in page]
+        if inner := self._inner:
+            found = [(path, entry) for path, entry in found if not inner.hides(path, entry)]
+        return found
 
     @property
     def ended(self) -> bool:

@@ -7,7 +7,7 @@ be read differently by two services.
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 from urllib.parse import unquote_to_bytes
 
 from portico.model.errors import InvalidPath
@@ -110,6 +110,9 @@ class Path:
 
     def __str__(self) -> str:
         return "/" + "/".join(self.segments)
+
+
+TOP: Final = Path()
 
 
 class Place(NamedTuple):

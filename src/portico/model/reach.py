@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
 import msgspec
@@ -79,25 +79,30 @@ class Reach:
         """Whether a mount begins here."""
         return path.segments in self._at
 
-    def names_in(self, folder: Path) -> dict[str, bool]:
-        """Names in a folder that are mount points, or lead to one; true if the user may know of it."""
+    def is_virtual(self, path: Path) -> bool:
+        return self.at(path) is None and (path.is_root or any(self.names_in(path).values()))
+
+    def names_in(self, folder: Path) -> Mapping[str, bool]:
+        """Names in a folder that are mount points, or lead to one; false for a mount point that is hidden."""
         return _NO_NAMES if self._whole else self._names.get(folder.segments, _NO_NAMES)
 
     @cached_property
     def _names(self) -> dict[tuple[str, ...], dict[str, bool]]:
         names: dict[tuple[str, ...], dict[str, bool]] = {}
         for mount in self.mounts:
+            last = len(mount.path.segments) - 1
             for depth, name in enumerate(mount.path.segments):
-                inner = names.setdefault(mount.path.segments[:depth], {})
-                inner[name] = inner.get(name, False) or bool(mount.rights)
+                if mount.rights or depth == last:
+                    inner = names.setdefault(mount.path.segments[:depth], {})
+                    inner[name] = inner.get(name, False) or bool(mount.rights)
         return names
 
     def below(self, folder: Path) -> Iterator[Mount]:
-        """The mounts that begin below a folder."""
-        if self.names_in(folder):
-            for mount in self.mounts:
-                if len(mount.path.segments) > len(folder.segments) and folder.holds(mount.path):
-                    yield mount
+        """The mounts that begin below a folder, in the order of their paths."""
+        depth = len(folder.segments)
+        for mount in () if self._whole else self.mounts:
+            if len(mount.path.segments) > depth and folder.holds(mount.path):
+                yield mount
 
     def spelled(self, path: Path) -> Iterator[tuple[Path, Path]]:
         """Other spellings of a path that lead to a mount point, each with the folder whose storage decides about it.
@@ -109,7 +114,7 @@ class Reach:
         segments = path.segments
         for depth, segment in enumerate(segments):
             folder = segments[:depth]
-            names = self.names_in(Path(folder))
+            names = self._names.get(folder, _NO_NAMES)
             if segment not in names:
                 like = folded(segment)
                 for name in names:

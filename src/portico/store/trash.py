@@ -6,9 +6,10 @@ from secrets import token_hex
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, and_, case, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, delete, false, func, insert, or_, select, update
 
 from portico.model.errors import InvalidCursor
+from portico.model.paths import Place
 from portico.store.database import Database, record_of
 from portico.store.tables import trash
 
@@ -65,19 +66,19 @@ class TrashRecords:
             record.status = KEPT
             await self.add(record)
 
-    async def find(self, connection: str, root: str, trash_id: str) -> Trashed | None:
-        """A row of what was below `root`, which is a path, or empty for the top."""
+    async def find(self, origins: Collection[Place], trash_id: str) -> Trashed | None:
+        """A row of what was below one of the origins."""
         if not _ID.fullmatch(trash_id):
             return None
-        query = select(trash).where(trash.c.id == trash_id, trash.c.status != REMOVING, _below(connection, root))
+        query = select(trash).where(trash.c.id == trash_id, trash.c.status != REMOVING, _below(origins))
         row = await self._database.first(query)
         return record_of(Trashed, row) if row else None
 
     async def page(
-        self, connection: str, root: str, size: int, cursor: str | None = None
+        self, origins: Collection[Place], size: int, cursor: str | None = None
     ) -> tuple[list[Trashed], str | None]:
-        """The newest first, and the cursor of the next page."""
-        query = select(trash).where(_below(connection, root), trash.c.status != REMOVING)
+        """What was below one of the origins, the newest first, and the cursor of the next page."""
+        query = select(trash).where(_below(origins), trash.c.status != REMOVING)
         if cursor is not None:
             if not _CURSOR.fullmatch(cursor):
                 raise InvalidCursor("The cursor doesn't belong to the trash. Start again without a cursor.")
@@ -136,9 +137,14 @@ def _time_of(trash_id: str) -> int:
     return int(trash_id[:_TIME_DIGITS], 16)
 
 
-def _below(connection: str, root: str) -> ColumnElement[bool]:
-    mine = trash.c.connection == connection
-    if not root:
+def _below(origins: Collection[Place]) -> ColumnElement[bool]:
+    return or_(false(), *map(_is_below, origins))
+
+
+def _is_below(origin: Place) -> ColumnElement[bool]:
+    mine = trash.c.connection == origin.connection
+    if origin.path.is_root:
         return mine
     # Not LIKE, for which a path would have to be escaped, and not a range, which depends on the collation.
-    return and_(mine, func.substr(trash.c.path, 1, len(root) + 1) == f"{root}/")
+    above = f"{origin.path}/"
+    return and_(mine, func.substr(trash.c.path, 1, len(above)) == above)

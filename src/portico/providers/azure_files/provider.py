@@ -40,6 +40,12 @@ class AzureFilesProvider(Provider):
         self._share = Share(access, share, timeout)
         self.identity = self._share.identity
 
+    async def ignores_case(self) -> bool:
+        return True
+
+    def key(self, path: Path) -> tuple[str, ...]:
+        return (self.kind, self.identity, *(name.casefold() for name in path.segments))
+
     # Reading
 
     async def list_page(self, folder: Path, size: int, token: str | None, *, file_first: bool = False) -> Page:

@@ -96,6 +96,14 @@ class Provider(ABC):
     identity: str
     """Identifies the bucket, container, share or folder: equal on two nodes if and only if they see the same tree."""
 
+    async def ignores_case(self) -> bool:
+        """Whether names that differ only in case are the same."""
+        return False
+
+    def key(self, path: Path) -> tuple[str, ...]:
+        """Identifies a place, for all providers that may lead there; what is below it has a longer key."""
+        return (self.kind, self.identity, *path.segments)
+
     @abstractmethod
     async def list_page(self, folder: Path, size: int, token: str | None, *, file_first: bool = False) -> Page:
         """At most `size` entries of `folder`, from its start or from where the page with `token` ended.

@@ -44,6 +44,17 @@ class Volume:
             self._expected_id = expected_id
             self._verified = (-1, -1, 0.0)
 
+    def ignores_case(self) -> bool:
+        """As far as its volume id, which is a file, tells."""
+        descriptor = self.open()
+        try:
+            os.stat(volume_id.FILE.upper(), dir_fd=descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
     def open(self) -> int:
         """A descriptor of the folder; `FolderUnusable` if it is missing, or does not have the expected id."""
         try:

@@ -56,6 +56,13 @@ class LocalProvider(Provider):
         self._listing = FolderListing(self._threads, self._top, self.max_page_size)
         self._buffers = WriteBuffers()
 
+    async def ignores_case(self) -> bool:
+        return await self._threads.run(self._threads.metadata, Path(), self._top.ignores_case)
+
+    def key(self, path: Path) -> tuple[str, ...]:
+        # The folders of two connections may lie within each other.
+        return (self.kind, *os.path.realpath(self._top.path).split(os.sep), *path.segments)
+
     async def list_page(self, folder: Path, size: int, token: str | None, *, file_first: bool = False) -> Page:
         return await self._listing.page(folder, size, token)
 
