@@ -47,6 +47,12 @@ async def sharer(users: Users, alice: User) -> User:
     return await users.change(alice.name, rights=frozenset(Right))
 
 
+def place(user: User, path: str) -> Place:
+    found = user.reach.place_of(Path.parse(path))
+    assert found
+    return found
+
+
 def access() -> LinkAccess:
     return LinkAccess(1, "Anna", "192.0.2.1", "download", "/a", 1)
 
@@ -54,29 +60,28 @@ def access() -> LinkAccess:
 async def test_links_follow_what_is_moved(links: ShareLinks, sharer: User) -> None:
     made = {}
     for path in ("/a", "/a/b", "/a%b", "/ab", "/A/b"):
-        made[path], _ = await links.add(sharer, Path.parse(path), COLUMNS)
-    made["file"], _ = await links.add(sharer, Path.parse("/a"), {**COLUMNS, "is_folder": False})
-    root = sharer.root.path
+        made[path], _ = await links.add(sharer, place(sharer, path), COLUMNS)
+    made["file"], _ = await links.add(sharer, place(sharer, "/a"), {**COLUMNS, "is_folder": False})
 
-    async def moved(source: str, target: Path, *, connection: str, is_folder: bool = True) -> None:
-        await links.moved(connection, Path.parse(source).under(root), target, is_folder=is_folder)
+    async def moved(source: str, target: Place, *, is_folder: bool = True) -> None:
+        await links.moved(place(sharer, source), target, is_folder=is_folder)
 
-    await moved("/a", Path.parse("/x").under(root), connection="other")
-    await moved("/a", Path.parse("/x/y").under(root), connection=sharer.root.connection)
-    found = {str(sharer.root.path_to(link.place)) for link in await links.list(sharer)}
+    await links.moved(Place("other", place(sharer, "/a").path), place(sharer, "/x"), is_folder=True)
+    await moved("/a", place(sharer, "/x/y"))
+    found = {str(sharer.reach.path_of(link.place)) for link in await links.list(sharer)}
     assert found == {"/x/y", "/x/y/b", "/a%b", "/ab", "/A/b", "/a"}
-    assert str(sharer.root.path_to((await links.get(sharer, made["file"].id)).place)) == "/a", "it is another file"
-    await moved("/a", Path.parse("/f").under(root), connection=sharer.root.connection, is_folder=False)
-    assert str(sharer.root.path_to((await links.get(sharer, made["file"].id)).place)) == "/f"
+    assert str(sharer.reach.path_of((await links.get(sharer, made["file"].id)).place)) == "/a", "it is another file"
+    await moved("/a", place(sharer, "/f"), is_folder=False)
+    assert str(sharer.reach.path_of((await links.get(sharer, made["file"].id)).place)) == "/f"
     # Out of the owner's sight, it is nobody's.
-    await moved("/ab", Path.parse("/elsewhere"), connection=sharer.root.connection)
+    await moved("/ab", Place("local", Path.parse("/elsewhere")))
     with pytest.raises(NotFound):
         await links.get(sharer, made["/ab"].id)
 
 
 async def test_counts_are_exact(links: ShareLinks, guests: Guests, sharer: User, clock: Clock) -> None:
     link, token = await links.add(
-        sharer, Path.parse("/a"), {**COLUMNS, "max_downloads": 3, "max_uploads": 3, "max_bytes": 25}
+        sharer, place(sharer, "/a"), {**COLUMNS, "max_downloads": 3, "max_uploads": 3, "max_bytes": 25}
     )
     found = await links.find(token)
     assert found
@@ -110,7 +115,7 @@ async def test_counts_are_exact(links: ShareLinks, guests: Guests, sharer: User,
 
 
 async def test_a_folder_for_each_sender(links: ShareLinks, guests: Guests, sharer: User) -> None:
-    _, token = await links.add(sharer, Path.parse("/a"), COLUMNS)
+    _, token = await links.add(sharer, place(sharer, "/a"), COLUMNS)
     found = await links.find(token)
     assert found
     assert await guests.add(found, "Anna", "192.0.2.1", "Anna")
@@ -121,7 +126,7 @@ async def test_one_address_does_not_keep_others_out(
     links: ShareLinks, guests: Guests, sharer: User, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("portico.store.guests.MAX_OF_ADDRESS", 2)
-    _, token = await links.add(sharer, Path.parse("/a"), COLUMNS)
+    _, token = await links.add(sharer, place(sharer, "/a"), COLUMNS)
     found = await links.find(token)
     assert found
     for address in ("2001:db8::1", "2001:db8::2"):
@@ -147,7 +152,7 @@ async def test_guests_at_once_pass_exactly_the_limit(
     links: ShareLinks, guests: Guests, sharer: User, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("portico.store.guests.MAX_OF_ADDRESS", 3)
-    _, token = await links.add(sharer, Path.parse("/a"), COLUMNS)
+    _, token = await links.add(sharer, place(sharer, "/a"), COLUMNS)
     found = await links.find(token)
     assert found
 
@@ -167,7 +172,7 @@ async def test_those_who_are_kept_for_an_upload_are_limited_too(
     monkeypatch.setattr("portico.store.guests.MAX_OF_ADDRESS", 1)
     monkeypatch.setattr("portico.store.guests.MAX_GUESTS", 2)
     monkeypatch.setattr("portico.store.guests.KEPT_FACTOR", 2)
-    _, token = await links.add(sharer, Path.parse("/a"), COLUMNS)
+    _, token = await links.add(sharer, place(sharer, "/a"), COLUMNS)
     found = await links.find(token)
     assert found
 
@@ -189,7 +194,7 @@ async def test_those_who_are_kept_for_an_upload_are_limited_too(
 async def test_uploads_do_not_keep_a_guest_for_ever(
     links: ShareLinks, guests: Guests, sharer: User, clock: Clock
 ) -> None:
-    _, token = await links.add(sharer, Path.parse("/a"), COLUMNS)
+    _, token = await links.add(sharer, place(sharer, "/a"), COLUMNS)
     found = await links.find(token)
     assert found
     text = await guests.add(found, "", "192.0.2.1", None)
@@ -208,7 +213,7 @@ async def test_uploads_do_not_keep_a_guest_for_ever(
 async def test_an_expired_guest_is_kept_for_uploads_under_way(
     links: ShareLinks, guests: Guests, sharer: User, clock: Clock
 ) -> None:
-    _, token = await links.add(sharer, Path.parse("/a"), COLUMNS)
+    _, token = await links.add(sharer, place(sharer, "/a"), COLUMNS)
     found = await links.find(token)
     assert found
     text = await guests.add(found, "", "192.0.2.1", None)
@@ -232,7 +237,7 @@ async def test_the_number_of_links_is_bounded(
     made = []
     for number in range(6):
         clock.advance(1)
-        link, _ = await links.add(sharer, Path.parse(f"/{number}"), COLUMNS)
+        link, _ = await links.add(sharer, place(sharer, f"/{number}"), COLUMNS)
         made.append(link.id)
         if number not in (0, 5):
             await links.end(sharer, link.id)
@@ -240,9 +245,9 @@ async def test_the_number_of_links_is_bounded(
     assert [link.id for link in await links.list(sharer)] == [made[5], made[4], made[0]]
     within = sharer.limited_to(Path.parse("/4"), sharer.rights)
     assert [link.id for link in await links.list(within)] == [made[4]]
-    await links.add(sharer, Path.parse("/a"), COLUMNS)
+    await links.add(sharer, place(sharer, "/a"), COLUMNS)
     with pytest.raises(TooManyRequests):
-        await links.add(sharer, Path.parse("/b"), COLUMNS)
+        await links.add(sharer, place(sharer, "/b"), COLUMNS)
     await links.sweep(None)
     with pytest.raises(NotFound):
         await links.get(sharer, made[2])
@@ -278,8 +283,8 @@ def test_when_a_link_is_used_up() -> None:
 async def test_what_is_old_is_removed(
     links: ShareLinks, guests: Guests, sharer: User, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    link, token = await links.add(sharer, Path.parse("/a"), COLUMNS)
-    ended, _ = await links.add(sharer, Path.parse("/b"), COLUMNS)
+    link, token = await links.add(sharer, place(sharer, "/a"), COLUMNS)
+    ended, _ = await links.add(sharer, place(sharer, "/b"), COLUMNS)
     await links.end(sharer, ended.id)
     found = await links.find(token)
     assert found

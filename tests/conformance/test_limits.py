@@ -18,7 +18,7 @@ LONGEST = 1024
 
 @pytest.mark.drive_alone
 async def test_what_is_made_may_be_so_deep_and_no_deeper(provider: Provider, root: Path, drive: Drive) -> None:
-    shallow = Drive(provider, root, drive._rights, drive._seal, path_depth=3)
+    shallow = Drive(provider, root, drive.rights, drive._seal, path_depth=3)
     await shallow.check_target(at("a/b"))
     with pytest.raises(InvalidPath):  # a file in it would lie too deep
         await shallow.check_target(at("a/b/c"))
@@ -41,7 +41,7 @@ async def test_what_is_made_may_be_so_deep_and_no_deeper(provider: Provider, roo
 
 async def test_what_lies_deeper_can_be_read_and_removed(provider: Provider, root: Path, drive: Drive) -> None:
     await put(drive, "a/b/c/d/file", b"deep")
-    shallow = Drive(provider, root, drive._rights, drive._seal, path_depth=2)
+    shallow = Drive(provider, root, drive.rights, drive._seal, path_depth=2)
     assert await content(shallow, "a/b/c/d/file") == b"deep"
     assert await names(shallow, "a/b/c/d") == ["file"]
     await shallow.copy(at("a/b/c/d/file"), at("up"))

@@ -2,25 +2,46 @@ import asyncio
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from portico.drive.drive import Drive
-from portico.model.entries import Download, Entry
+from portico.drive.walk import DriveWalk
+from portico.model.entries import Chunks, Download, Entry
 from portico.model.errors import TooManyRequests
-from portico.model.paths import Path
+from portico.model.paths import Path, Place
+from portico.model.reach import Reach
+from portico.model.rights import DEFAULT_RIGHTS
+from portico.operations.actors.tree import Tree
 from portico.operations.files import archives
 from portico.operations.files.archives import AT_ONCE, BASE, MEMORY, Archive, ArchiveLimits, ArchiveMemory
 
 
-@asynccontextmanager
-async def no_wait(_: int) -> AsyncIterator[None]:
-    yield
+class OneDrive:
+    """A tree of a single drive, in which nobody waits and nothing is lost."""
+
+    reach = Reach.of(Place("local", Path()), DEFAULT_RIGHTS)
+    actor = SimpleNamespace(checked_at=0.0)
+
+    @asynccontextmanager
+    async def looking(self, _: int) -> AsyncIterator[None]:
+        yield
+
+    def inner(self, *_: object) -> tuple[()]:
+        return ()
+
+    def walk(self, drive: Drive, folder: Path, *_: object) -> DriveWalk:
+        return drive.walk(folder)
+
+    def watched(self, chunks: Chunks, _: object) -> Chunks:
+        return chunks
 
 
 def archive_of(drive: Drive, memory: ArchiveMemory, folder: Path) -> Archive:
-    return Archive(drive, folder, (), ArchiveLimits(100_000, 0), memory.begin((1,)), no_wait)
+    tree = cast("Tree", OneDrive())
+    return Archive(tree, drive, folder, (), ArchiveLimits(100_000, 0), memory.begin((1,)))
 
 
 class Content:

@@ -15,7 +15,7 @@ import msgspec
 from portico.accounts.credentials import CredentialCache, digest_of
 from portico.model.errors import AddressNotAllowed, NotFound, NotSignedIn
 from portico.model.paths import Path
-from portico.model.rights import format_rights
+from portico.model.rights import ALL_RIGHTS, format_rights
 from portico.store.database import Database, Statement
 from portico.store.encrypted_columns import Confidential
 from portico.store.guests import Guest
@@ -174,7 +174,9 @@ class Tickets(Generic[Owner]):
 
 
 def _ticket_for(user: User, path: Path, *, is_folder: bool) -> Ticket:
-    return Ticket(str(path), str(user.root.below(path)), is_folder)
+    # Of virtual folders, the mounts in them.
+    place = user.reach.place_of(path) or user.reach.limited_to(path, ALL_RIGHTS)
+    return Ticket(str(path), str(place), is_folder)
 
 
 def ticket_refused() -> NotSignedIn:

@@ -13,8 +13,7 @@ import msgspec
 
 from portico.accounts.credentials import digest_of
 from portico.model.errors import NotFound
-from portico.model.paths import Path
-from portico.model.rights import Right
+from portico.model.paths import Path, Place
 from portico.runtime import clock
 from portico.store.database import Database
 from portico.store.share_links import LinkRecords, OpenLink, ShareLink
@@ -38,16 +37,13 @@ def usable(found: OpenLink | None, policy: SharePolicy, now: int) -> OpenLink | 
     """The link and its owner, if it can be used now."""
     if found is None or not policy.enabled:
         return None
-    link, owner = found.link, found.owner
-    path = owner.root.path_to(link.place)
+    link, owner, shared = found.link, found.owner, found.shared
     if (
         link.ended_at is not None
         or ((end := end_of(link, policy)) is not None and end <= now)
         or not owner.may_act(now)
-        or Right.SHARE not in owner.rights
-        or not owner.rights & link.kind.purposes
-        or path is None
-        or not policy.allows(path)
+        or shared is None
+        or not policy.allows(shared[0])
     ):
         return None
     return found
@@ -71,10 +67,9 @@ class ShareLinks(LinkRecords):
         super().__init__(database)
         self.policy = policy
 
-    async def add(self, user: User, path: Path, values: Mapping[str, Any]) -> tuple[ShareLink, str]:
-        """A new link to a path of the user, and its token. `values` are columns."""
+    async def add(self, user: User, place: Place, values: Mapping[str, Any]) -> tuple[ShareLink, str]:
+        """A new link of the user, and its token. `values` are columns."""
         token = secrets.token_urlsafe(_TOKEN_BYTES)
-        place = user.root.below(path)
         row = {
             "id": secrets.token_hex(8),
             "user_id": user.id,

@@ -86,7 +86,7 @@ async def _digest(request: Request, operations: Operations, path: Path, entry: E
     if "Want-Repr-Digest" in request.headers:
         wanted = wants_sha256(request)
     else:
-        wanted = "Range" not in request.headers and await operations.files.has_digests()
+        wanted = "Range" not in request.headers and await operations.files.has_digests(path)
     if not wanted:
         return {}
     sha256 = await operations.files.digest(path, entry)

@@ -202,7 +202,7 @@ async def stat(request: Request, operations: Operations, path: Path, query: Quer
     with_digest = query.wants_digest() or wants_sha256(request)
     entry = await operations.files.stat(path)
     body = entry_body(path, entry)
-    if with_digest or await operations.files.has_digests():
+    if with_digest or await operations.files.has_digests(path):
         await _add_digests(operations, path.parent, [entry], [body])
     return JsonResponse(body)
 

@@ -86,8 +86,8 @@ async def _read(request: Request) -> Response:
 
 async def _list_or_download(request: Request, operations: Operations, path: Path, query: Query) -> Response:
     """Without an action, a folder is listed and a file is sent."""
-    resembles_file = _resembles_file(path, query) and operations.allows(Right.DOWNLOAD)
-    if operations.lists and not resembles_file:
+    resembles_file = _resembles_file(path, query) and operations.allows(Right.DOWNLOAD, path)
+    if operations.lists(path) and not resembles_file:
         context_of(request).action = "list"
         try:
             return await list_folder(operations, path, query, file_first=True)
@@ -96,7 +96,7 @@ async def _list_or_download(request: Request, operations: Operations, path: Path
     try:
         return await download(request, operations, path)
     except IsAFolder:
-        if not operations.lists and operations.allows(Right.LIST):
+        if not operations.lists(path) and operations.allows(Right.LIST, path):
             raise
         context_of(request).action = "list"
         return await list_folder(operations, path, query)  # raises if the right is missing

@@ -100,7 +100,7 @@ class Drive:
         self.point = point
         self.connection = connection
         """Its name; empty if the drive has none."""
-        self._rights = rights
+        self.rights = rights
         self._seal = seal
         self._path_depth = path_depth
         self._writable: dict[Path, float] = {}
@@ -120,6 +120,10 @@ class Drive:
         """Whether the tree has this folder, even if the storage has none."""
         return len(path.segments) == self._depth or (self._inner is not None and self._inner.leads(path))
 
+    def has(self, path: Path, *, is_folder: bool) -> bool:
+        """Whether this path is of the drive, and not hidden by a mount below it."""
+        return self._inner is None or not self._inner.hides(path, Entry(path.name, is_folder))
+
     def _may_lack(self, folder: Path, error: PorticoError) -> bool:
         """Whether the storage need not have this folder. A file in its place is hidden by the mounts below."""
         return self._is_there(folder) and (isinstance(error, NotFound) or len(folder.segments) != self._depth)
@@ -129,12 +133,12 @@ class Drive:
             raise root_is_a_folder() if path.is_root else cannot_replace_folder(path.name)
 
     def allows(self, right: Right) -> bool:
-        return right in self._rights
+        return right in self.rights
 
     def require(self, *rights: Right) -> None:
         for right in rights:
-            if right not in self._rights:
-                raise Forbidden(self.right_missing.format(missing_word(right, self._rights)))
+            if right not in self.rights:
+                raise Forbidden(self.right_missing.format(missing_word(right, self.rights)))
 
     @property
     def max_file_size(self) -> int:
@@ -183,9 +187,9 @@ class Drive:
             page.token = self._seal.close(page.token, scope)
         return page
 
-    def walk(self, folder: Path, cursor: str | None = None) -> DriveWalk:
+    def walk(self, folder: Path, cursor: str | None = None, *, right: Right = Right.LIST) -> DriveWalk:
         """Everything below a folder that no other mount holds; with a cursor, from where an earlier walk has come to."""
-        self.require(Right.LIST)
+        self.require(right)
         path = self._place(folder)
         scope = self._scope(path)
         return DriveWalk(

@@ -7,7 +7,8 @@ provider; what an administrator needs beyond it is logged.
 Only `portico.api.problems` knows the HTTP status of a code.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from textwrap import shorten
 from typing import ClassVar, Self
@@ -224,6 +225,15 @@ class Internal(PorticoError):
 
 
 # The sentences that several providers share.
+
+
+@contextmanager
+def counting(done: Callable[[], str]) -> Iterator[None]:
+    """Add to an error how much was done before it."""
+    try:
+        yield
+    except PorticoError as error:
+        raise error.after(done()) from error
 
 
 def not_found(name: str, *, cause: str | None = None) -> NotFound:

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
+from hashlib import sha256
 
 import msgspec
 
@@ -75,6 +76,11 @@ class Reach:
                 return mount
         return None
 
+    def place_of(self, path: Path) -> Place | None:
+        """Where a path is kept; None if it is virtual, or leads nowhere."""
+        mount = self.at(path)
+        return mount.place_of(path) if mount else None
+
     def is_point(self, path: Path) -> bool:
         """Whether a mount begins here."""
         return path.segments in self._at
@@ -131,6 +137,10 @@ class Reach:
         found.sort(key=lambda each: -len(each[1].place.path.segments))
         yield from found
 
+    def path_of(self, place: Place) -> Path | None:
+        """The first of them."""
+        return next((path for path, _ in self.paths_of(place)), None)
+
     def limited_to(self, folder: Path, rights: Collection[Right]) -> "Reach":
         """A folder as the whole tree, with some of the rights."""
         outer = self.at(folder)
@@ -145,6 +155,20 @@ class Reach:
             )
             for mount in mounts
         )
+
+    def shared_for(self, rights: Collection[Right]) -> "Reach":
+        """What guests have of it, with these rights: nothing of a mount without the right to share."""
+        return Reach(
+            msgspec.structs.replace(
+                mount, rights=mount.rights.intersection(rights) if Right.SHARE in mount.rights else frozenset()
+            )
+            for mount in self.mounts
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """Short, for cursors."""
+        return sha256(str(self).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def __str__(self) -> str:
         """Tells whether two trees are the same."""

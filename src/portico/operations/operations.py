@@ -4,6 +4,7 @@ from functools import cached_property, partial
 
 import msgspec
 
+from portico.model.paths import Path
 from portico.model.rights import Right
 from portico.operations.account import AccountServices, OwnAccount
 from portico.operations.actors.actor import Actor
@@ -37,13 +38,14 @@ class Operations:
         self._tree = Tree(features.trees, actor)
         self._limits = LinkLimits(features.usage, actor)
 
-    def allows(self, right: Right) -> bool:
-        return right in self._actor.user.rights
+    def allows(self, right: Right, path: Path) -> bool:
+        """Whether the actor has a right there. In a virtual folder, the front end need not know: the operation does."""
+        mount = self._tree.reach.at(path)
+        return mount is None or right in mount.rights
 
-    @property
-    def lists(self) -> bool:
-        """Whether the actor may see folders: not if all that it may have is one file."""
-        return self.allows(Right.LIST) and self._actor.only is None
+    def lists(self, folder: Path) -> bool:
+        """Whether the actor may see a folder: not if all that it may have is one file."""
+        return self.allows(Right.LIST, folder) and self._actor.only is None
 
     @cached_property
     def files(self) -> Files:

@@ -1,6 +1,7 @@
 """`Trash`: what one actor can do with what was deleted or replaced."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -10,12 +11,14 @@ import structlog
 from portico.accounts.share_links import ShareLinks
 from portico.drive.connection_pool import ConnectionPool
 from portico.drive.drive import Drive, OnConflict
+from portico.drive.trash import item_gone
 from portico.model.errors import NotPossible, PorticoError
-from portico.model.paths import Path
+from portico.model.paths import Path, Place
 from portico.model.rights import OVERWRITE, Right
 from portico.observability.audit import AuditTrail
+from portico.operations.actors.actor import Standing
 from portico.operations.actors.auditing import Change, ChangeResult
-from portico.operations.actors.tree import Tree
+from portico.operations.actors.tree import Tree, tree_changed
 from portico.operations.sharing.links import links_follow
 from portico.store.trash import REPLACED, Trashed, TrashRecords
 
@@ -94,7 +97,7 @@ class TrashPage(msgspec.Struct, frozen=True):
 
 
 class Trash:
-    """An actor sees what was below the actor's own root, no matter who deleted it."""
+    """An actor sees what was below the actor's own mounts, no matter who deleted it."""
 
     def __init__(self, audit: AuditTrail, links: ShareLinks, tree: Tree) -> None:
         self._audit = audit
@@ -103,78 +106,103 @@ class Trash:
         self._tree = tree
 
     async def list(self, size: int, cursor: str | None = None) -> TrashPage:
-        """The newest first."""
-        drive = await self._tree.whole()
-        drive.require(Right.LIST)
-        records, following = await drive.trash.page(min(size, _PAGE), cursor)
-        return TrashPage([_item(drive, record) for record in records], following)
+        """The newest first. Of several mounts, a page may have less than there is to come."""
+        drives = await self._tree.drives(Right.LIST)
+        table = "" if self._tree.reach.is_simple else f"{self._tree.reach.digest}~"
+        if cursor is not None and not cursor.startswith(table):
+            raise tree_changed()
+        cursor = None if cursor is None else cursor.removeprefix(table)
+        records, following = await _page(drives, min(size, _PAGE), cursor)
+        items = [_item(path, record) for record in records if (path := self._seen(drives, record)[1])]
+        return TrashPage(items, following and f"{table}{following}")
 
     async def path_to_restore(self, trash_id: str) -> Path:
         """Where it was, for those who may restore it."""
-        return await self._path_of(trash_id, Right.UPLOAD, *OVERWRITE)
+        return (await self._find(trash_id, Right.UPLOAD, *OVERWRITE))[2]
 
     async def path_to_remove(self, trash_id: str) -> Path:
         """Where it was, for those who may remove it for good."""
-        return await self._path_of(trash_id, Right.DELETE)
-
-    async def _path_of(self, trash_id: str, *rights: Right) -> Path:
-        drive = await self._tree.whole()
-        drive.require(*rights)
-        return drive.trash.path_of(await drive.trash.get(trash_id))
+        return (await self._find(trash_id, Right.DELETE))[2]
 
     async def restore(self, trash_id: str, on_conflict: OnConflict = OnConflict.FAIL) -> ChangeResult:
         """Bring it back to where it was. Cancelled when the client hangs up."""
-        drive = await self._tree.whole()
-        drive.require(Right.UPLOAD, *OVERWRITE)
-        record = await drive.trash.get(trash_id)
-        path = drive.trash.path_of(record)
+        needed = Right.UPLOAD, *OVERWRITE
+        drive, record, path = await self._find(trash_id, *needed)
+        self._tree.require_movable(path)
         async with Change(self._audit, self._context, "restore", path, trash_ids=drive.trashed) as change:
             await change.begin()
-            restored: Path = await self._tree.cancellable(drive.restore(record, on_conflict), Right.UPLOAD, *OVERWRITE)
+            standing = Standing(self._tree.actor, path, *needed)
+            restored: Path = await self._tree.cancellable(drive.restore(record, on_conflict), standing)
             change.line.target = str(restored)
-            (_, old), (_, new) = self._tree.place(path), self._tree.place(restored)
-            await links_follow(self._links.restored(record.id, old, new))
+            old, new = self._tree.place(path), self._tree.place(restored)
+            if old and new:
+                await links_follow(self._links.restored(record.id, old.path, new.path))
         return change.result(restored)
 
     async def remove(self, trash_id: str) -> None:
         """Remove it for good. Cancelled when the client hangs up; the sweep then removes the rest."""
-        drive = await self._tree.whole()
-        drive.require(Right.DELETE)
-        record = await drive.trash.get(trash_id)
-        await self._tree.cancellable(self._remove(drive, record), Right.DELETE)
+        drive, record, path = await self._find(trash_id, Right.DELETE)
+        standing = Standing(self._tree.actor, path, Right.DELETE)
+        await self._tree.cancellable(self._remove(drive, record, path), standing)
 
     async def empty(self) -> int:
-        """Remove everything for good, until the client hangs up; returns how many items there were.
+        """Remove everything for good that the actor may, until the client hangs up; returns how many items there were.
 
         What is being deleted or restored at the time stays.
         """
-        drive = await self._tree.whole()
-        drive.require(Right.DELETE)
-        removed: int = await self._tree.cancellable(self._empty(drive), Right.DELETE)
+        drives = await self._tree.drives(Right.DELETE)
+        standing = Standing(self._tree.actor, drives[0].point, Right.DELETE)
+        for drive in drives[1:]:
+            standing.also(drive.point, Right.DELETE)
+        removed: int = await self._tree.cancellable(self._empty(drives), standing)
         return removed
 
-    async def _empty(self, drive: Drive) -> int:
+    async def _empty(self, drives: Sequence[Drive]) -> int:
         removed, cursor = 0, None
         while True:
-            records, cursor = await drive.trash.page(_PAGE, cursor)
+            records, cursor = await _page(drives, _PAGE, cursor)
             for record in records:
-                with suppress(NotPossible):  # it is being deleted or restored
-                    await self._remove(drive, record)
-                    removed += 1
+                drive, path = self._seen(drives, record)
+                if path:
+                    with suppress(NotPossible):  # it is being deleted or restored
+                        await self._remove(drive, record, path)
+                        removed += 1
             if cursor is None:
                 return removed
 
-    async def _remove(self, drive: Drive, record: Trashed) -> None:
-        path = drive.trash.path_of(record)
+    async def _remove(self, drive: Drive, record: Trashed, path: Path) -> None:
         async with Change(self._audit, self._context, "trash.remove", path) as change:
             await change.begin()
             await drive.trash.purge(record)
 
+    async def _find(self, trash_id: str, *needed: Right) -> tuple[Drive, Trashed, Path]:
+        """An item with the drive that it is from, and where it was."""
+        drives = await self._tree.drives(*needed)
+        record = await drives[0].trash.get(trash_id, [drive.trash.origin for drive in drives])
+        drive, path = self._seen(drives, record)
+        if path is None:
+            raise item_gone()
+        return drive, record, path
 
-def _item(drive: Drive, record: Trashed) -> TrashedItem:
+    def _seen(self, drives: Sequence[Drive], record: Trashed) -> tuple[Drive, Path | None]:
+        """The drive that an item is from, and where it was in the tree; None if that is hidden by another mount."""
+        origin = Place(record.connection, Path.parse(record.path))
+        held = [drive for drive in drives if drive.trash.origin.path_to(origin) is not None]
+        for drive in sorted(held, key=lambda drive: -len(drive.root.segments)):
+            path = drive.trash.path_of(record)
+            if drive.has(path, is_folder=record.is_folder):
+                return drive, path
+        return drives[0], None
+
+
+async def _page(drives: Sequence[Drive], size: int, cursor: str | None) -> tuple[list[Trashed], str | None]:
+    return await drives[0].trash.page(size, cursor, [drive.trash.origin for drive in drives])
+
+
+def _item(path: Path, record: Trashed) -> TrashedItem:
     return TrashedItem(
         id=record.id,
-        path=drive.trash.path_of(record),
+        path=path,
         is_folder=record.is_folder,
         size=record.size,
         reason=record.reason,

@@ -8,11 +8,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Text, and_, case, delete, func, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, Text, and_, case, delete, false, func, insert, literal, or_, select, update
 
 from portico.model.errors import LimitReached, NotFound, TooManyRequests
 from portico.model.paths import Path, Place
-from portico.model.reach import Reach
+from portico.model.reach import Mount, Reach
 from portico.model.rights import Right
 from portico.runtime import clock
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, Statement, surplus, upsert
@@ -111,11 +111,25 @@ class OpenLink(msgspec.Struct, frozen=True):
     password_hash: str | None
 
     @property
+    def shared(self) -> tuple[Path, Mount] | None:
+        """Where the owner has what the link is for, and may share it for what the link is good for."""
+        for path, mount in self.owner.reach.paths_of(self.link.place):
+            if Right.SHARE in mount.rights and mount.rights & self.link.kind.purposes:
+                return path, mount
+        return None
+
+    @property
     def limited_owner(self) -> User:
-        """The owner, limited to what the link is for: its folder, or the folder of its file."""
-        place = self.link.place
-        root = place if self.link.is_folder else place._replace(path=place.path.parent)
-        return self.owner.with_reach(Reach.of(root, self.owner.rights & self.link.kind.rights))
+        """The owner, limited to what the link is for: its folder, or the folder of its file.
+
+        Of the mounts in it, those that the owner may not share are hidden.
+        """
+        if self.shared is None:
+            return self.owner.with_reach(Reach(()))
+        path, _ = self.shared
+        folder = path if self.link.is_folder else path.parent
+        owner = self.owner.limited_to(folder, self.link.kind.rights | {Right.SHARE})
+        return owner.with_reach(owner.reach.shared_for(self.link.kind.rights))
 
 
 class LinkAccess(msgspec.Struct, frozen=True):
@@ -167,20 +181,18 @@ class LinkRecords:
         return await self._database.transact(store)
 
     async def list(self, user: User) -> builtins.list[ShareLink]:
-        """The user's links within the user's root, the newest first; of those that were ended, as many as there is room for."""
-        query = select(*LINK_COLUMNS).where(
-            share_links.c.user_id == user.id, share_links.c.connection == user.root.connection
-        )
-        if not user.root.path.is_root:
-            query = query.where(_within(str(user.root.path)))
+        """The user's links within the user's reach, the newest first; of those that were ended, as many as there is room for."""
+        reached = or_(false(), *(_within(mount.place) for mount in user.reach.mounts))
+        query = select(*LINK_COLUMNS).where(share_links.c.user_id == user.id, reached)
         query = query.order_by(share_links.c.ended_at.is_not(None), share_links.c.created_at.desc(), share_links.c.id)
         links = [link_of(row) for row in await self._database.fetch(query.limit(MAX_LINKS))]
+        links = [link for link in links if user.reach.path_of(link.place)]
         return sorted(links, key=lambda link: (-link.created_at, link.id))
 
     async def get(self, user: User, link_id: str) -> ShareLink:
         query = select(*LINK_COLUMNS).where(share_links.c.id == link_id, share_links.c.user_id == user.id)
         row = await self._database.first(query)
-        if row is None or user.root.path_to((link := link_of(row)).place) is None:
+        if row is None or user.reach.path_of((link := link_of(row)).place) is None:
             raise NotFound("You have no link with this id. List your links to find it.")
         return link
 
@@ -225,24 +237,24 @@ class LinkRecords:
 
     # The gateway's
 
-    async def exist(self, connection: str, path: Path) -> bool:
-        """Whether there are links to this path, or below it."""
-        query = select(share_links.c.id).where(share_links.c.connection == connection, _within(str(path)))
+    async def exist(self, place: Place) -> bool:
+        """Whether there are links to this place, or below it."""
+        query = select(share_links.c.id).where(_within(place))
         return await self._database.first(query.limit(1)) is not None
 
-    async def moved(self, connection: str, source: Path, target: Path, *, is_folder: bool) -> None:
-        """Links follow what was moved within a connection."""
+    async def moved(self, source: Place, target: Place, *, is_folder: bool) -> None:
+        """Links follow what was moved."""
         await self._database.execute(
             update(share_links)
-            .where(_to(connection, source, is_folder), share_links.c.trashed.is_(None))
-            .values(path=_moved_path(source, target))
+            .where(_to(source, is_folder), share_links.c.trashed.is_(None))
+            .values(connection=target.connection, path=_moved_path(source.path, target.path))
         )
 
-    async def deleted(self, connection: str, path: Path, *, is_folder: bool, trash_id: str | None) -> None:
+    async def deleted(self, place: Place, *, is_folder: bool, trash_id: str | None) -> None:
         """What these links are for was deleted: nothing else that gets its name is shared."""
         await self._database.execute(
             update(share_links)
-            .where(_to(connection, path, is_folder), share_links.c.trashed.is_(None))
+            .where(_to(place, is_folder), share_links.c.trashed.is_(None))
             .values(trashed=trash_id or _REMOVED)
         )
 
@@ -350,11 +362,11 @@ def noted_access(link_id: str, access: LinkAccess) -> Statement:
     )
 
 
-def _to(connection: str, path: Path, is_folder: bool) -> ColumnElement[bool]:
+def _to(place: Place, is_folder: bool) -> ColumnElement[bool]:
     """Whether a link is for the file, or the folder or something in it: of two with one name, not for the other."""
-    same = and_(share_links.c.path == str(path), share_links.c.is_folder == is_folder)
-    wanted = or_(same, and_(share_links.c.path != str(path), _within(str(path)))) if is_folder else same
-    return and_(share_links.c.connection == connection, wanted)
+    links, path = share_links.c, str(place.path)
+    same = and_(links.connection == place.connection, links.path == path, links.is_folder == is_folder)
+    return or_(same, and_(links.path != path, _within(place))) if is_folder else same
 
 
 def _moved_path(source: Path, target: Path) -> ColumnElement[str]:
@@ -363,7 +375,10 @@ def _moved_path(source: Path, target: Path) -> ColumnElement[str]:
     return case((share_links.c.path == old, new), else_=literal(new, Text) + rest)
 
 
-def _within(path: str) -> ColumnElement[bool]:
-    """Whether a link is for this path of its connection, or for something below it."""
+def _within(place: Place) -> ColumnElement[bool]:
+    """Whether a link is for this place, or for something below it."""
+    mine, path = share_links.c.connection == place.connection, str(place.path)
+    if place.path.is_root:
+        return mine
     below = func.substr(share_links.c.path, 1, len(path) + 1) == f"{path}/"
-    return or_(share_links.c.path == path, below)
+    return and_(mine, or_(share_links.c.path == path, below))

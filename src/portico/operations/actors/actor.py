@@ -37,6 +37,7 @@ from portico.model.errors import (
     WrongPassword,
 )
 from portico.model.paths import Path
+from portico.model.reach import Reach
 from portico.model.rights import Right, missing_word
 from portico.observability.audit import DONE, AuditTrail
 from portico.observability.metrics import Metrics
@@ -146,12 +147,16 @@ class Actor(msgspec.Struct, frozen=True):
 
 
 class Standing:
-    """Whether an actor may still finish what it began: it needs these rights, and the same root as then."""
+    """Whether an actor may still finish what it began: it needs these rights at these paths, and the same places as then."""
 
-    def __init__(self, actor: Actor, *needed: Right) -> None:
+    def __init__(self, actor: Actor, path: Path, *needed: Right) -> None:
         self.actor = actor
-        self._needed = frozenset(needed)
+        self._needs = [(path, frozenset(needed))]
         self._checked_at = actor.checked_at
+
+    def also(self, path: Path, *needed: Right) -> Self:
+        self._needs.append((path, frozenset(needed)))
+        return self
 
     async def check(self) -> None:
         """Called before a commit: raises if the account, the key or the link no longer has what it needs."""
@@ -164,7 +169,7 @@ class Standing:
 
     def loss(self, now: User | None) -> PorticoError | None:
         """The error that ends the work, given the actor's user as of now; None if it may continue."""
-        actor, then = self.actor, self.actor.user
+        actor = self.actor
         if now is None:
             if actor.guest:
                 return link_ended()
@@ -173,14 +178,23 @@ class Standing:
             return NotSignedIn("Your account was disabled in the meantime. Ask your administrator.")
         if actor.guest is None and not now.admits(actor.context.address):
             return AddressNotAllowed("Your account can't be used from your address any more. Ask your administrator.")
-        if missing := self._needed - now.rights:
-            return Forbidden(actor.right_missing.format(missing_word(min(missing), now.rights)))
-        if now.root == then.root:
+        return next((loss for path, needed in self._needs if (loss := self._loss_at(path, needed, now.reach))), None)
+
+    def _loss_at(self, path: Path, needed: frozenset[Right], now: Reach) -> PorticoError | None:
+        actor, then, mount = self.actor, self.actor.user.reach.at(path), now.at(path)
+        if then is None:  # a virtual folder, in which there is nothing to lose
+            return None
+        rights = mount.rights if mount else frozenset()
+        if mount and (missing := needed - rights):
+            return Forbidden(actor.right_missing.format(missing_word(min(missing), rights)))
+        if mount and mount.place_of(path) == then.place_of(path):
             return None
         if actor.guest is None:
-            return Forbidden("Your root folder was changed in the meantime. Repeat the request.")
+            folder = "Your root folder" if then.path.is_root else f"Your folder '{then.path}'"
+            what = "changed" if mount else "removed"
+            return Forbidden(f"{folder} was {what} in the meantime. Repeat the request.")
         # A link follows a moved folder: a download continues, but nothing is stored in the former place.
-        return None if self._needed <= _READING else link_ended()
+        return None if needed <= _READING else link_ended()
 
 
 class Watch:

@@ -7,7 +7,8 @@ attempt has done, the operations find out themselves: see `recovery`.
 from hashlib import sha256
 
 from portico.model.errors import Forbidden, IdempotencyKeyReused
-from portico.model.rights import OVERWRITE, Right, format_rights, parse_rights
+from portico.model.paths import TOP
+from portico.model.rights import OVERWRITE, Right, parse_rights
 from portico.operations.actors.actor import Actor
 from portico.operations.actors.attempt import Attempt, running
 from portico.store.idempotency import KEPT, Answered, IdempotencyKeys, Reused, Running
@@ -50,10 +51,15 @@ class Idempotency:
 
 
 def _scope(user: User) -> str:
-    return f"{user.root}\n{format_rights(user.rights & _CHANGING)}"
+    """The user's mounts with the rights that changes need, two lines each."""
+    return str(user.reach.limited_to(TOP, _CHANGING))
 
 
 def _holds(user: User, scope: str) -> bool:
-    """Whether the user has the same files, and no right less."""
-    root, _, rights = scope.partition("\n")
-    return str(user.root) == root and parse_rights(rights) <= user.rights
+    """Whether the user has the same places, and no right less."""
+    then, now = scope.split("\n"), str(user.reach).split("\n")
+    return then[::2] == now[::2] and all(map(_includes, now[1::2], then[1::2]))
+
+
+def _includes(now: str, then: str) -> bool:
+    return parse_rights(then) <= parse_rights(now)

@@ -9,10 +9,13 @@ import msgspec
 
 from portico.drive.connection_pool import ConnectionPool
 from portico.drive.drive import Drive
-from portico.model.entries import Chunks
-from portico.model.errors import target_gone
+from portico.drive.mount_table import folder_entry
+from portico.drive.walk import DriveWalk
+from portico.model.entries import Chunks, Entry
+from portico.model.errors import Forbidden, InvalidCursor, NotPossible, target_gone
 from portico.model.paths import Path, Place
-from portico.model.rights import Right
+from portico.model.reach import Mount
+from portico.model.rights import Right, missing_word
 from portico.operations.actors.actor import Actor, Scope, Standing, Watch, WatchedChunks, Watches
 from portico.operations.actors.cancellation import CancellableWork
 from portico.operations.actors.request_context import Admission
@@ -33,42 +36,90 @@ class Tree:
     def __init__(self, shared: Trees, actor: Actor) -> None:
         self._shared = shared
         self.actor = actor
+        self.reach = actor.user.reach
         self._is_shared = False
-        actor.context.connection = actor.user.root.connection
 
     async def at(self, path: Path, scope: Scope | None = None, *, admitted: bool = True) -> tuple[Drive, Path]:
-        """The drive that a path is in, for one operation, and the path within it.
+        """The drive that a path is in, for one operation, and the path as the mount table spells it.
 
         `scope`: all that is done is to download this one thing. If `admitted`, the request takes a slot among those that
         wait for the connection; `Unavailable` if there are too many.
         """
-        actor, context = self.actor, self.actor.context
-        actor.require_scope(scope)
+        self.actor.require_scope(scope)
+        path = await self.spelled(path)
+        return await self.drive(self.reach.at(path), admitted=admitted), path
+
+    async def drive(self, mount: Mount | None, *, admitted: bool = True) -> Drive:
+        """The drive of a mount; without one, that of the virtual folders."""
+        actor, context, pool = self.actor, self.actor.context, self._shared.pool
+        if mount is None:
+            return pool.virtual(actor.user)
+        context.connection = mount.place.connection
         if admitted and context.slot is None:
-            context.slot = self._shared.admission.enter(actor.user.root.connection, actor.share)
+            context.slot = self._shared.admission.enter(mount.place.connection, actor.share)
         if not self._is_shared:
             await self.require_shared()
             self._is_shared = True
-        drive = await self._shared.pool.of(actor.user)
+        drive = await pool.of(actor.user, mount)
         drive.right_missing = actor.right_missing
-        return drive, path
+        return drive
 
-    async def whole(self, *, admitted: bool = True) -> Drive:
-        """The only drive of the tree, for what is not about a path: the trash, an upload by its id."""
-        return (await self.at(Path(), admitted=admitted))[0]
+    async def drives(self, *needed: Right) -> list[Drive]:
+        """Those of all mounts that give these rights, for what is not about a path; `Forbidden` without any."""
+        return [await self.drive(mount) for mount in self.mounts(*needed)]
+
+    def mounts(self, *needed: Right) -> list[Mount]:
+        """Those that give these rights; `Forbidden` if there are none, or the actor may only download one thing."""
+        self.actor.require_unrestricted()
+        if found := [mount for mount in self.reach.mounts if mount.rights.issuperset(needed)]:
+            return found
+        missing = next((right for right in needed if right not in self.reach.rights), needed[0])
+        raise Forbidden(self.actor.right_missing.format(missing_word(missing, self.reach.rights)))
+
+    async def spelled(self, path: Path) -> Path:
+        """To a storage that ignores case, a path that differs from a mount point only in case is that mount point."""
+        for spelled, folder in () if self.reach.is_simple else self.reach.spelled(path):
+            mount = self.reach.at(folder)
+            if mount and await self._shared.pool.ignores_case(mount):
+                return await self.spelled(spelled)
+        return path
+
+    def require_movable(self, path: Path) -> None:
+        """`NotPossible` for a mount point, and for a folder that contains one: it is in more than one place."""
+        if self.reach.is_simple or path.is_root:
+            return
+        mount = self.reach.at(path) if self.reach.is_point(path) else next(self.reach.below(path), None)
+        if mount and mount.path == path:
+            raise NotPossible(
+                f"'{path}' is a folder of its own and can't be changed or copied as a whole; use what is in it."
+            )
+        if mount:
+            what = f"the separate folder '{mount.path}'" if mount.rights else "a folder that isn't yours"
+            raise NotPossible(f"'{path}' contains {what} and can't be changed or copied as a whole; use what is in it.")
 
     async def require_shared(self) -> None:
         """`TargetGone` if the actor is a guest, and what was shared does not exist any more."""
         if self.actor.guest:
             await require_target(self._shared.pool, self.actor.guest.open)
 
-    def place(self, path: Path) -> Place:
-        return self.actor.user.root.below(path)
+    def place(self, path: Path) -> Place | None:
+        """Where a path is kept; None for a virtual folder."""
+        return self.reach.place_of(path)
+
+    def walk(self, drive: Drive, folder: Path, cursor: str | None = None, *needed: Right) -> "Walk":
+        """Everything below a folder of the drive, also what is in the mounts there, if they give the rights that are
+        `needed` beside that to list; with a cursor, from where an earlier walk has come to."""
+        inner = self.inner(folder, Right.LIST, *needed)
+        return TreeWalk(self, drive, folder, inner, cursor) if inner else drive.walk(folder, cursor)
+
+    def inner(self, folder: Path, *needed: Right) -> list[Mount]:
+        """The mounts below a folder that give these rights."""
+        return [mount for mount in self.reach.below(folder) if mount.rights.issuperset(needed)]
 
     # What the actor has under way
 
     def looking(self, entries: int) -> AbstractAsyncContextManager[None]:
-        return self._shared.admission.looking(self.actor.user.root.connection, self.actor.share, entries)
+        return self._shared.admission.looking(self.actor.context.connection or "", self.actor.share, entries)
 
     def searching(self) -> AbstractAsyncContextManager[None]:
         return self._shared.admission.searching(self.actor.share)
@@ -76,19 +127,88 @@ class Tree:
     def watch(self, standing: Standing) -> Watch:
         return self._shared.watches.add(standing)
 
-    def watched(self, chunks: Chunks, *needed: Right) -> Chunks:
+    def watched(self, chunks: Chunks, standing: Standing) -> Chunks:
         """The chunks, which end with an error soon after the actor has lost the right to them."""
-        return WatchedChunks(chunks, self._shared.watches, Standing(self.actor, *needed))
+        return WatchedChunks(chunks, self._shared.watches, standing)
 
-    async def cancellable(self, work: Coroutine[Any, Any, Any], *needed: Right, by_client: bool = True) -> Any:
-        """The result of `work`, which ends when the client hangs up, or the actor loses one of these rights."""
+    async def cancellable(self, work: Coroutine[Any, Any, Any], standing: Standing, *, by_client: bool = True) -> Any:
+        """The result of `work`, which ends when the client hangs up, or the actor loses what the work needs."""
         gone = self.actor.context.client_gone() if by_client else asyncio.Event().wait()
-        return await self._shared.long_work.run(work, gone, self.watch(Standing(self.actor, *needed)).lost())
+        return await self._shared.long_work.run(work, gone, self.watch(standing).lost())
 
     async def check_commit(self, standing: Standing) -> None:
         """Raises, right before a file is committed, if the actor may not store it any more."""
         await standing.check()
         await self.require_shared()
+
+
+class TreeWalk:
+    """As `DriveWalk`, through several mounts: first what is in the folder's own, then the mounts below it, each of which
+    is found itself before what is in it. A cursor ends with the mount table that it was made for."""
+
+    def __init__(self, tree: Tree, drive: Drive, folder: Path, inner: list[Mount], cursor: str | None) -> None:
+        self._tree = tree
+        self._inner = inner
+        self._table = tree.reach.digest
+        self._at = 0
+        """0 is the folder itself, 1 the first mount below it."""
+        self._before = 0
+        """Entries in the mounts before this one."""
+        self._cursor: str | None = None
+        self._walk: DriveWalk | None = None
+        if cursor is None:
+            self._walk = drive.walk(folder)
+            return
+        table, _, rest = cursor.partition("~")
+        number, _, rest = rest.partition("~")
+        before, _, rest = rest.partition("~")
+        if table != self._table or not (number.isdecimal() and before.isdecimal() and int(number) <= len(inner)):
+            raise tree_changed()
+        self._at, self._before, self._cursor = int(number), int(before), rest or None
+        if self._at == 0:
+            self._walk = drive.walk(folder, self._cursor)
+
+    async def page(self, size: int) -> list[tuple[Path, Entry]]:
+        if self._walk is not None and not self._walk.ended:
+            return await self._walk.page(size)
+        if self._walk is not None:
+            self._before, self._at, self._cursor = self.passed, self._at + 1, None
+        mount = self._inner[self._at - 1]
+        drive = await self._tree.drive(mount)
+        self._walk = drive.walk(mount.path, self._cursor)
+        if self._cursor is not None:
+            return await self._walk.page(size)
+        self._before += 1
+        return [(mount.path, folder_entry(mount.path))]
+
+    @property
+    def passed(self) -> int:
+        return self._before + (self._walk.passed if self._walk else 0)
+
+    @property
+    def ended(self) -> bool:
+        return self._at == len(self._inner) and self._walk is not None and self._walk.ended
+
+    @property
+    def can_pause(self) -> bool:
+        return self._walk is None or self._walk.can_pause
+
+    @property
+    def cursor(self) -> str | None:
+        if self.ended:
+            return None
+        at, inner = self._at, self._cursor
+        before = self._before
+        if self._walk is not None and (inner := self._walk.cursor) is None:
+            at, before = at + 1, self.passed
+        return f"{self._table}~{at}~{before}~{inner or ''}"
+
+
+def tree_changed() -> InvalidCursor:
+    return InvalidCursor("Your folders were changed in the meantime. Start again without a cursor.")
+
+
+Walk = DriveWalk | TreeWalk
 
 
 async def require_target(pool: ConnectionPool, found: OpenLink) -> None:

@@ -12,7 +12,9 @@ from portico.drive.drive import Drive
 from portico.model.entries import Chunks, Download, Entry
 from portico.model.errors import Changed, TooLarge, TooManyRequests, not_found
 from portico.model.paths import Path
-from portico.operations.actors.request_context import Looking
+from portico.model.rights import Right
+from portico.operations.actors.actor import Standing
+from portico.operations.actors.tree import Tree
 from portico.operations.files.zip_format import ZipSize, ZipWriter
 from portico.runtime.fair_turns import Keys
 
@@ -129,32 +131,30 @@ _Opened = tuple[_Item, asyncio.Task[Download] | None]
 class Archive:
     def __init__(
         self,
+        tree: Tree,
         drive: Drive,
         folder: Path,
         chosen: Sequence[Path],
         limits: ArchiveLimits,
         memory: ArchiveHold,
-        looking: Looking,
         *,
         is_folder: bool | None = None,
         begin: Callable[[], Awaitable[object]] | None = None,
-        watched: Callable[[Chunks], Chunks] = lambda chunks: chunks,
     ) -> None:
         """`chosen`: paths below `folder`; without any, all of it. `memory` is released with the archive.
 
         `is_folder`: what `folder` has to be, if only one of the two may be read. `begin` is called before the first byte.
         """
-        self._drive = drive
+        self._tree = tree
+        self._drives = {tree.reach.at(folder): drive}
         self._folder = folder
         self._chosen = _outermost(chosen) or [folder]
         self._base = folder if chosen else folder.parent
         self._limits = limits
         self._is_folder = is_folder
         self._begin = begin
-        self._watched = watched
         self._items = self._found()
         self._memory = memory
-        self._looking = looking
         self._planned: list[_Item] = []
         self._planned_bytes = 0
         self._page_bytes = 0
@@ -184,7 +184,20 @@ class Archive:
         self.size = size.total
 
     def chunks(self) -> Chunks:
-        return self._watched(self._made())
+        standing = Standing(self._tree.actor, self._folder, Right.DOWNLOAD, Right.LIST)
+        for top in self._chosen:
+            for mount in self._tree.inner(top, Right.DOWNLOAD, Right.LIST):
+                standing.also(mount.path, Right.DOWNLOAD, Right.LIST)
+        return self._tree.watched(self._made(), standing)
+
+    async def _drive(self, path: Path) -> Drive:
+        mount = self._tree.reach.at(path)
+        if mount not in self._drives:
+            self._drives[mount] = await self._tree.drive(mount)
+        return self._drives[mount]
+
+    async def _read(self, path: Path) -> Download:
+        return await (await self._drive(path)).read(path)
 
     async def _made(self) -> AsyncGenerator[bytes]:
         """The archive. An error in the middle of it must reach the client: without its end it is not valid."""
@@ -239,7 +252,7 @@ class Archive:
             async for item in self._all():
                 task = None
                 if not item.entry.is_folder:
-                    task = asyncio.create_task(self._drive.read(item.path))
+                    task = asyncio.create_task(self._read(item.path))
                 waiting.append((item, task))
                 if len(waiting) > _OPENED_AHEAD:
                     yield waiting.popleft()
@@ -271,15 +284,16 @@ class Archive:
 
     async def _below(self, top: Path) -> AsyncIterator[tuple[Path, Entry]]:
         """The entry itself, unless it is the root, and everything below it."""
-        entry = await self._drive.stat_for_download(top)
+        drive = await self._drive(top)
+        entry = await drive.stat_for_download(top)
         if top == self._folder and self._is_folder not in (None, entry.is_folder):
             raise not_found(top.name)
         if not top.is_root:
             yield top, entry
         if entry.is_folder:
-            walk = self._drive.walk(top)
+            walk = self._tree.walk(drive, top, None, Right.DOWNLOAD)
             while not walk.ended:
-                async with self._looking(_PAGE):
+                async with self._tree.looking(_PAGE):
                     page = deque(await walk.page(_PAGE))
                 self._page_bytes = sum(_cost(path) for path, _ in page)
                 while page:

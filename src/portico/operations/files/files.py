@@ -1,10 +1,9 @@
 """`Files`: what one actor can do with the files and folders of their tree."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -16,8 +15,8 @@ from portico.accounts.share_links import ShareLinks
 from portico.drive.drive import Drive, OnConflict
 from portico.model.entries import Download, Entry, Page
 from portico.model.errors import IsAFolder, NoThumbnail, PorticoError, root_is_a_folder
-from portico.model.paths import Path
-from portico.model.rights import OVERWRITE, Right
+from portico.model.paths import Path, Place
+from portico.model.rights import Right
 from portico.observability.audit import AuditTrail
 from portico.operations.actors.actor import Scope, Standing
 from portico.operations.actors.auditing import Change, ChangeResult, note_refusal
@@ -26,6 +25,7 @@ from portico.operations.files import replay
 from portico.operations.files.archives import Archive, ArchiveLimits, ArchiveMemory
 from portico.operations.files.receipts import Receipt, Receipts
 from portico.operations.files.search import Criteria, SearchPage, search
+from portico.operations.files.transfer import Transfer
 from portico.operations.files.upload import Upload
 from portico.operations.sharing.link_limits import LinkLimits, not_by_link
 from portico.operations.sharing.links import links_follow
@@ -90,7 +90,7 @@ class Files:
         """Entries below a folder that meet the criteria; with `cursor`, from where an earlier request stopped."""
         drive, folder = await self._tree.at(folder)
         async with self._tree.searching():
-            walk = drive.walk(folder, cursor)
+            walk = self._tree.walk(drive, folder, cursor)
             return await search(walk, criteria, size, self._tree.looking, self._shared.scheduler)
 
     async def stat(self, path: Path) -> Entry:
@@ -118,7 +118,7 @@ class Files:
             return {}
         places = {drive.location(path): path for path in files}
         found = await self._shared.digests.find(
-            self._tree.place(Path()).connection, {place: files[path] for place, path in places.items()}
+            drive.connection, {place: files[path] for place, path in places.items()}
         )
         at_once = asyncio.Semaphore(_STATS_AT_ONCE)
 
@@ -142,15 +142,16 @@ class Files:
             raise IsAFolder(f"'{path.name}' is a folder. List it, or download a file in it.")
         return entry
 
-    async def has_digests(self) -> bool:
+    async def has_digests(self, path: Path) -> bool:
         """Whether it is worth a query to look for digests that the client did not ask for."""
-        return await self._shared.digests.is_used(self._tree.place(Path()).connection)
+        place = self._tree.place(path)
+        return place is not None and await self._shared.digests.is_used(place.connection)
 
     async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         """As `Drive.read`. The chunks end with an error soon after the actor has lost the right to download."""
-        drive, place = await self._tree.at(path, Scope(path))
-        download = await drive.read(place, start, stop, etag=etag)
-        download.chunks = self._tree.watched(download.chunks, Right.DOWNLOAD)
+        drive, path = await self._tree.at(path, Scope(path))
+        download = await drive.read(path, start, stop, etag=etag)
+        download.chunks = self._tree.watched(download.chunks, Standing(self._actor, path, Right.DOWNLOAD))
         try:
             await self._limits.count_download("download", path, str(path), download.entry.size)
         except BaseException:
@@ -172,15 +173,14 @@ class Files:
             await self._limits.count_download("zip", folder, what, archive.size)
 
         archive = Archive(
+            self._tree,
             drive,
             folder,
-            chosen,
+            [await self._tree.spelled(path) for path in chosen],
             self._shared.archive_limits,
             self._shared.archive_memory.begin(self._actor.share),
-            self._tree.looking,
             is_folder=only.is_folder if only else None,
             begin=begin,
-            watched=lambda chunks: self._tree.watched(chunks, Right.DOWNLOAD, Right.LIST),
         )
         try:
             await archive.plan()
@@ -203,7 +203,9 @@ class Files:
         if planned.size > SMALL:  # as good as the file, for many
             await self._limits.count_download("download", path, str(path), planned.entry.size)
         self._context.release()  # it waits for its turn, not for the storage
-        made: Thumbnail = await self._tree.cancellable(planned.make(self._actor.share), Right.DOWNLOAD)
+        made: Thumbnail = await self._tree.cancellable(
+            planned.make(self._actor.share), Standing(self._actor, path, Right.DOWNLOAD)
+        )
         return made
 
     async def ticket(self, path: Path, *, recursive: bool = False, renewed: str | None = None) -> Ticket:
@@ -279,7 +281,7 @@ class Files:
         finally:
             if recorded:
                 await self._shared.digests.record(
-                    self._tree.place(folder).connection,
+                    drive.connection,
                     [
                         (drive.location(place.child(upload.real_name(entry))), entry, upload.digests[entry.name])
                         for entry in upload.stored
@@ -300,80 +302,59 @@ class Files:
         drive, place = await self._tree.at(path)
         async with self._change("mkdir", drive, path) as change:
             await self._limits.check_names(drive, place)
-            await Standing(self._actor, Right.UPLOAD).check()
+            await Standing(self._actor, place, Right.UPLOAD).check()
             await change.begin()
             await drive.make_folder(place)
 
     async def copy(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> ChangeResult:
         """Copy a file or folder. Cancelled when the client hangs up."""
-        drive, source, target = await self._ends(source, target)
-        needed = {Right.DOWNLOAD, Right.UPLOAD}
-        if not replay.keeps_existing(drive, on_conflict):
-            needed.add(Right.REPLACE)
-        async with self._change("copy", drive, source, target) as change:
-            await change.begin()
-            copying = self._once(drive, drive.copy, replay.copied_to, source, target, on_conflict)
-            place: Path = await self._tree.cancellable(copying, *needed)
-            change.line.target = str(place)
-        return change.result(place)
+        return await self._transfer("copy", await self._ends(source, target, on_conflict, removes=False))
 
     async def move(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> ChangeResult:
         """Move a file or folder. Cancelled when the client hangs up."""
-        drive, source, target = await self._ends(source, target)
-        async with self._change("move", drive, source, target) as change:
-            await change.begin()
-            moving = self._once(drive, drive.move, replay.moved_to, source, target, on_conflict)
-            place: Path = await self._tree.cancellable(moving, Right.UPLOAD, *OVERWRITE)
-            change.line.target = str(place)
-            await links_follow(self._links_moved(drive, source, place))
-        return change.result(place)
+        return await self._transfer("move", await self._ends(source, target, on_conflict, removes=True))
 
-    async def _ends(self, source: Path, target: Path) -> tuple[Drive, Path, Path]:
-        """The drive in which something is copied or moved, and both paths in it."""
+    async def _ends(self, source: Path, target: Path, on_conflict: OnConflict | None, *, removes: bool) -> Transfer:
         if self._limits.is_guest:
             raise not_by_link()
         drive, source = await self._tree.at(source)
-        _, target = await self._tree.at(target)
-        return drive, source, target
+        to, target = await self._tree.at(target)
+        if self._tree.reach.at(source) is self._tree.reach.at(target):
+            to = drive
+        for path in (source, target):
+            self._tree.require_movable(path)
+        return Transfer(drive, source, to, target, on_conflict, removes=removes)
 
-    async def _once(
-        self,
-        drive: Drive,
-        transfer: Callable[..., Awaitable[Path]],
-        done: Callable[..., Awaitable[Path | None]],
-        source: Path,
-        target: Path,
-        on_conflict: OnConflict | None,
-    ) -> Path:
-        """As `transfer`, unless an earlier attempt has done it. What it needs to know is noted first."""
-        if attempt := self._context.attempt:
-            keeps = replay.keeps_existing(drive, on_conflict)
-            if attempt.is_repeated and (place := await done(drive, attempt, source, target, keeps=keeps)):
-                return place
-            if on_conflict is OnConflict.RENAME:
-                return await transfer(source, target, on_conflict, partial(attempt.choose, target))
-            if keeps and not await drive.find(target):
-                await attempt.choose(target, target)
-        return await transfer(source, target, on_conflict)
+    async def _transfer(self, action: str, transfer: Transfer) -> ChangeResult:
+        source = transfer.source
+        async with self._change(action, transfer.to, source, transfer.target) as change:
+            await change.begin()
+            work = transfer.run(self._context.attempt)
+            place: Path = await self._tree.cancellable(work, transfer.standing(self._actor))
+            change.line.target = str(place)
+            if action == "move":
+                await links_follow(self._links_moved(transfer.to, source, place))
+        return change.result(place)
 
     async def delete(self, path: Path, *, recursive: bool = False, permanent: bool = False) -> ChangeResult:
         """Delete a file or an empty folder; with `recursive` any folder, until the client hangs up.
 
         It is moved to the trash, if there is one, unless `permanent`.
         """
-        drive, place = await self._tree.at(path)
+        drive, path = await self._tree.at(path)
+        self._tree.require_movable(path)
         async with self._change("delete", drive, path) as change:
             await change.begin()
             attempt = self._context.attempt
-            if attempt and attempt.is_repeated and await replay.is_gone(drive, attempt, place):
+            if attempt and attempt.is_repeated and await replay.is_gone(drive, attempt, path):
                 # The attempt may have ended before its links: without them, a new file of that name would be shared.
                 for is_folder in (False, True):
                     await self._links_deleted(path, is_folder=is_folder)
                 return ChangeResult()
-            shared = await self._shared.links.exist(*self._tree.place(path))
-            entry = await drive.find(place) if shared else None
-            work = drive.delete(place, recursive=recursive, permanent=permanent)
-            await self._tree.cancellable(work, Right.DELETE, by_client=recursive)
+            shared = await self._shared.links.exist(self._place(path))
+            entry = await drive.find(path) if shared else None
+            work = drive.delete(path, recursive=recursive, permanent=permanent)
+            await self._tree.cancellable(work, Standing(self._actor, path, Right.DELETE), by_client=recursive)
             if entry:
                 trash_id = drive.trashed[-1] if drive.trashed else None
                 await self._links_deleted(path, is_folder=entry.is_folder, trash_id=trash_id)
@@ -383,7 +364,7 @@ class Files:
         """How many files are below a folder; None if there are too many to count."""
         drive, folder = await self._tree.at(folder)
         files = 0
-        walk = drive.walk(folder)
+        walk = self._tree.walk(drive, folder)
         while not walk.ended and walk.passed < _MOST_COUNTED:
             async with self._tree.looking(_COUNTED_AT_ONCE):
                 page = await walk.page(_COUNTED_AT_ONCE)
@@ -394,11 +375,15 @@ class Files:
         return Change(self._shared.audit, self._context, action, path, target, trash_ids=drive.trashed)
 
     async def _links_moved(self, drive: Drive, source: Path, target: Path) -> None:
-        links = self._shared.links
-        (connection, old), (_, new) = self._tree.place(source), self._tree.place(target)
-        if await links.exist(connection, old) and (moved := await drive.find(target)):
-            await links.moved(connection, old, new, is_folder=moved.is_folder)
+        links, old = self._shared.links, self._place(source)
+        if await links.exist(old) and (moved := await drive.find(target)):
+            await links.moved(old, self._place(target), is_folder=moved.is_folder)
+
+    def _place(self, path: Path) -> Place:
+        place = self._tree.place(path)
+        assert place, "nothing changes in a virtual folder"
+        return place
 
     async def _links_deleted(self, path: Path, *, is_folder: bool, trash_id: str | None = None) -> None:
-        deleted = self._shared.links.deleted(*self._tree.place(path), is_folder=is_folder, trash_id=trash_id)
+        deleted = self._shared.links.deleted(self._place(path), is_folder=is_folder, trash_id=trash_id)
         await links_follow(deleted)

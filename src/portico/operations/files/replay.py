@@ -35,17 +35,21 @@ async def is_gone(drive: Drive, attempt: Attempt, path: Path) -> bool:
     return entry is None
 
 
-async def moved_to(drive: Drive, attempt: Attempt, source: Path, target: Path, *, keeps: bool) -> Path | None:
+async def moved_to(
+    drive: Drive, attempt: Attempt, source: Path, to: Drive, target: Path, *, keeps: bool
+) -> Path | None:
     place = attempt.place_of(target) if keeps else target
-    if await is_gone(drive, attempt, source) and place and await drive.find(place):
+    if await is_gone(drive, attempt, source) and place and await to.find(place):
         return place
     return None
 
 
-async def copied_to(drive: Drive, attempt: Attempt, source: Path, target: Path, *, keeps: bool) -> Path | None:
+async def copied_to(
+    drive: Drive, attempt: Attempt, source: Path, to: Drive, target: Path, *, keeps: bool
+) -> Path | None:
     """Where the source, a file, was copied to, if it was. Whether a folder is complete cannot be seen."""
     place = attempt.place_of(target) if keeps else None
-    if place is None or (copy := await drive.find(place)) is None or copy.is_folder:
+    if place is None or (copy := await to.find(place)) is None or copy.is_folder:
         return None
     original = await drive.find(source)
     return place if original and not original.is_folder and original.size == copy.size else None

@@ -8,10 +8,10 @@ from fnmatch import translate
 
 import msgspec
 
-from portico.drive.walk import DriveWalk
 from portico.model.entries import Entry
 from portico.model.paths import Path
 from portico.operations.actors.request_context import Looking
+from portico.operations.actors.tree import Walk
 from portico.runtime.fair_scheduling import SLICE, FairScheduler
 
 MAX_LOOKED = 20_000
@@ -48,9 +48,7 @@ class SearchPage(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
-async def search(
-    walk: DriveWalk, criteria: Criteria, size: int, looking: Looking, scheduler: FairScheduler
-) -> SearchPage:
+async def search(walk: Walk, criteria: Criteria, size: int, looking: Looking, scheduler: FairScheduler) -> SearchPage:
     """About `size` entries. There may be fewer, or none, although more follow.
 
     `looking`: waits for the turn to look at so many entries.

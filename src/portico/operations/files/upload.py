@@ -262,7 +262,7 @@ class Upload:
         """The chunks, followed by an error, and so by nothing stored, if the file must not be committed."""
         limit = self._max_file_size
         needed = [Right.UPLOAD] if keeps_existing(self._drive, self.on_conflict) else [Right.UPLOAD, Right.REPLACE]
-        standing = Standing(self._actor, *needed)
+        standing = Standing(self._actor, self._folder, *needed)
         watch: Watch | None = None
         size = change.line.bytes = 0
         async for chunk in chunks:

@@ -115,7 +115,7 @@ class GuestSignIn:
         link, file = guest.link, None
         if guest.only_file:
             file = await (await self._pool.of(guest.open.limited_owner)).find(guest.only_file)
-        shown = "" if guest.is_upload_only else (guest.open.owner.root.path_to(link.place) or Path()).name
+        shown = "" if guest.is_upload_only or not guest.open.shared else guest.open.shared[0].name
         return Visit(
             token,
             guest.expires_at,

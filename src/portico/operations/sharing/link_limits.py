@@ -132,7 +132,8 @@ class LinkLimits:
             log.warning("access-not-noted", link=self._guest.link.id, code=error.code, cause=error.cause)
 
     def _access(self, guest: Guest, action: str, path: Path, size: int | None) -> LinkAccess:
-        seen = guest.open.owner.root.path_to(guest.user.root.below(path))
+        place = guest.user.reach.place_of(path)
+        seen = guest.open.owner.reach.path_of(place) if place else None
         return LinkAccess(self._now(), guest.name, self._address, action, str(seen or Path()), size)
 
 

@@ -2,7 +2,7 @@
 
 import builtins
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ import structlog
 from portico.accounts.guests import Guests
 from portico.accounts.passwords import Passwords, check_password
 from portico.accounts.share_links import ShareLinks, end_of
-from portico.model.errors import Forbidden, InvalidRequest, PorticoError, not_found
+from portico.model.errors import Forbidden, InvalidRequest, NotPossible, PorticoError, not_found
 from portico.model.paths import Path
 from portico.model.rights import Right
 from portico.observability.audit import AuditTrail
@@ -80,9 +80,11 @@ class Shares:
         # The policy is about paths as users see them; those of a key begin at its folder.
         if not policy.allows(path.under(Path.parse(key.folder)) if key else path):
             raise Forbidden("Your administrator doesn't allow sharing this folder. Choose another one.")
-        self._require_rights(kind)
-        drive, place = await self._tree.at(path)
-        entry = await drive.find(place)
+        drive, path = await self._tree.at(path)
+        if (place := self._tree.place(path)) is None:
+            raise NotPossible(f"'{path}' can't be shared; share one of the folders in it.")
+        self._require_rights(kind, drive.rights)
+        entry = await drive.find(path)
         if entry is None:
             raise not_found(str(path))
         if kind.takes_files and not entry.is_folder:
@@ -115,7 +117,7 @@ class Shares:
             )
         async with self._change("share.add", path) as change:
             await change.begin()
-            link, token = await self._links.add(user, path, values)
+            link, token = await self._links.add(user, place, values)
             change.line.link = link.id
         return self._details(link, token)
 
@@ -130,7 +132,7 @@ class Shares:
     async def change(self, link_id: str, options: LinkOptions) -> LinkDetails:
         self._begin(makes=True)
         link = await self._links.get(self._actor.user, link_id)
-        self._require_rights(link.kind)
+        self._require_rights(link.kind, self._rights_on(link))
         values = await self._values(options)
         if self._links.policy.require_password and "password_hash" in values and not values["password_hash"]:
             raise InvalidRequest("Links must have a password on this gateway. Set another one instead of removing it.")
@@ -149,7 +151,7 @@ class Shares:
         """Give the link another address. Its guests have to open it again, by the new one."""
         self._begin(makes=True)
         link = await self._links.get(self._actor.user, link_id)
-        self._require_rights(link.kind)
+        self._require_rights(link.kind, self._rights_on(link))
         async with self._change("share.set", self._path(link), link.id) as change:
             change.line.changed = ["address"]
             await change.begin()
@@ -182,10 +184,13 @@ class Shares:
         if (makes or self._actor.session is None) and Right.SHARE not in self._actor.user.rights:
             raise Forbidden(self._actor.right_missing.format(Right.SHARE))
 
-    def _require_rights(self, kind: LinkKind) -> None:
+    def _require_rights(self, kind: LinkKind, rights: Collection[Right]) -> None:
         """A link gives its owner's rights: a key with fewer could otherwise get them by a link of its own owner."""
-        if missing := kind.rights - self._actor.user.rights:
+        if missing := (kind.rights | {Right.SHARE}).difference(rights):
             raise Forbidden(self._actor.right_missing.format(sorted(missing)[0]))
+
+    def _rights_on(self, link: ShareLink) -> Collection[Right]:
+        return frozenset().union(*(mount.rights for _, mount in self._actor.user.reach.paths_of(link.place)))
 
     def _change(self, action: str, path: Path, link_id: str | None = None) -> Change:
         change = Change(self._shared.audit, self._actor.context, action, path)
@@ -194,7 +199,7 @@ class Shares:
         return change
 
     def _path(self, link: ShareLink) -> Path:
-        return self._actor.user.root.path_to(link.place) or Path()
+        return self._actor.user.reach.path_of(link.place) or Path()
 
     def _details(self, link: ShareLink, token: str | None = None) -> LinkDetails:
         end = end_of(link, self._links.policy)

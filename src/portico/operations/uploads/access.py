@@ -53,24 +53,26 @@ class UploadAccess:
         self._guest = tree.actor.guest.id if tree.actor.guest else ""
 
     @asynccontextmanager
-    async def claimed(self, drive: Drive, upload_id: str) -> AsyncGenerator[UploadClaim]:
-        """The upload, for this request alone.
+    async def claimed(self, upload_id: str, *, admitted: bool = True) -> AsyncGenerator[tuple[UploadClaim, Drive]]:
+        """The upload, for this request alone, and the drive that it is for. `admitted`: as in `Tree.at`.
 
         `NotFound` if it has expired, or the user's files are elsewhere now; `Forbidden` without the right to upload.
         """
+        self._tree.mounts(Right.UPLOAD)
         async with self._uploads.claimed(upload_id, self._user.id) as claim:
             if claim is None:
                 raise no_such_upload()
-            drive.require(Right.UPLOAD)
             record, details = claim.record, details_of(claim.record)
+            drive, _ = await self._tree.at(Path.parse(record.path), admitted=admitted)
             if (
-                record.connection != self._tree.place(Path()).connection
+                record.connection != drive.connection
                 or details.root != str(drive.root)
                 or details.guest != self._guest
                 or record.expires_at <= self._now()
             ):
                 raise no_such_upload()
-            yield claim
+            drive.require(Right.UPLOAD)
+            yield claim, drive
 
 
 def no_such_upload() -> NotFound:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from types import TracebackType
@@ -151,7 +151,7 @@ class VerifiedBodies(msgspec.Struct, frozen=True):
                     await upload.append(hashing.watch(chunks), save, at_most=length)
                     await hashing.check()
                     await upload.finish(save)
-                    yield partial_uploads(self.drive, [part])
+                    yield partial_uploads([(self.drive, part)])
                 finally:
                     await asyncio.shield(self._end(claim))
 
@@ -162,9 +162,9 @@ class VerifiedBodies(msgspec.Struct, frozen=True):
             log.warning("hidden-upload-not-removed", code=error.code, cause=error.cause, left_to="sweep")
 
 
-async def partial_uploads(drive: Drive, upload_ids: list[str]) -> AsyncIterator[bytes]:
+async def partial_uploads(parts: Sequence[tuple[Drive, str]]) -> AsyncIterator[bytes]:
     """What these partial uploads hold, one after the other."""
-    for upload_id in upload_ids:
+    for drive, upload_id in parts:
         download = await drive.read_partial_upload(upload_id)
         async with aclosing(download.chunks) as chunks:
             async for chunk in chunks:

@@ -78,7 +78,7 @@ class UploadCompletion:
             change.line.bytes = upload.offset
             needed = [Right.UPLOAD, *([Right.REPLACE] if details.replaces else [])]
             drive.require(*needed)
-            await self._tree.check_commit(Standing(self._actor, *needed))
+            await self._tree.check_commit(Standing(self._actor, path, *needed))
             await self._count(claim, upload, details)
             await change.begin()
             try:
@@ -118,4 +118,4 @@ class UploadCompletion:
             log.warning("digest-not-computed", code=error.code, cause=error.cause)
         if wanted.recorded and details.sha256:
             found = (drive.location(path), entry, details.sha256)
-            await self._shared.digests.record(self._tree.place(path).connection, [found])
+            await self._shared.digests.record(drive.connection, [found])

@@ -1,5 +1,6 @@
 """`Concatenation`: one file of several partial uploads, which a client has sent at the same time."""
 
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -8,6 +9,7 @@ import structlog
 
 from portico.drive.drive import Drive
 from portico.model.errors import InvalidRequest, PorticoError, service_failed
+from portico.model.paths import Path
 from portico.model.rights import Right
 from portico.operations.actors.actor import Standing
 from portico.operations.actors.tree import Tree
@@ -39,7 +41,6 @@ class Concatenation:
         self._shared = shared
         self._tree = tree
         self._context = tree.actor.context
-        self._standing = Standing(tree.actor, Right.UPLOAD)
         self._uploads = ResumableUploads(shared, tree, limits)
         self._access = UploadAccess(shared, tree)
         self._completion = UploadCompletion(shared, tree, limits)
@@ -50,38 +51,36 @@ class Concatenation:
             raise InvalidRequest(
                 f"A file can be joined from 1 to {MAX_PARTS} different partial uploads; send that many."
             )
-        drive = await self._tree.whole()
         async with AsyncExitStack() as stack:
             # Claimed one after the other in one order, so that two requests for the same parts never wait for each other.
-            claims = {
-                part: await stack.enter_async_context(self._access.claimed(drive, part)) for part in sorted(parts)
-            }
-            known = [details_of(claims[part].record) for part in parts]
+            claims = {part: await stack.enter_async_context(self._access.claimed(part)) for part in sorted(parts)}
+            known = [details_of(claims[part][0].record) for part in parts]
             if (final := known[0].joined_as) and all(details.joined_as == final for details in known):
                 return await self._uploads.status(final)  # the answer to an earlier request was lost
             if not all(details.partial for details in known) or any(
-                claim.record.status != PART for claim in claims.values()
+                claim.record.status != PART for claim, _ in claims.values()
             ):
                 raise InvalidRequest("Only complete partial uploads can be joined. Finish them first.")
-            size = sum(claim.record.offset for claim in claims.values())
+            size = sum(claim.record.offset for claim, _ in claims.values())
             status = await self._uploads.create(msgspec.structs.replace(new, size=size), parts)
             self._context.release()  # from here on it is an upload, which needs no admission
             if status.entry is None:
                 async with self._uploads.ended_unless_begun(status.id):
-                    status = await self._join(drive, status.id, parts, size, wanted)
-            for claim in claims.values():
+                    content = partial_uploads([(claims[part][1], part) for part in parts])
+                    status = await self._join(status.id, content, size, wanted)
+            for claim, drive in claims.values():
                 await self._mark_joined(drive, claim, status.id)
             return status
 
     async def _join(
-        self, drive: Drive, upload_id: str, parts: list[str], size: int, wanted: WantedDigest
+        self, upload_id: str, content: AsyncIterator[bytes], size: int, wanted: WantedDigest
     ) -> UploadStatus:
-        async with self._access.claimed(drive, upload_id) as claim:
+        async with self._access.claimed(upload_id) as (claim, drive):
             details = details_of(claim.record)
             upload = await drive.resume_upload(state_of(claim.record))
             hashing = Hashing(sha256=True) if self._shared.wanted(wanted).computed else None
-            watch = self._tree.watch(self._standing)
-            content = guarded(claim, partial_uploads(drive, parts), SizeLimit(size, size), watch)
+            watch = self._tree.watch(Standing(self._tree.actor, Path.parse(claim.record.path), Right.UPLOAD))
+            content = guarded(claim, content, SizeLimit(size, size), watch)
             await upload.append(
                 hashing.watch(content) if hashing else content, partial(save_progress, claim, upload), at_most=size
             )

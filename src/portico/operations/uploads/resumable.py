@@ -66,7 +66,8 @@ class ResumableUploads:
             new = msgspec.structs.replace(new, on_conflict=OnConflict.RENAME)
         try:
             self._limits.check_folder(new.path.parent)
-            drive = await self._tree.whole()
+            drive, path = await self._tree.at(new.path)
+            new = msgspec.structs.replace(new, path=path)
             await self._limits.check_names(drive, new.path)
             self._limits.check_file(new.path.name, new.size)
             await self._check_new(drive, new.size)
@@ -85,7 +86,7 @@ class ResumableUploads:
                 metadata=new.metadata,
                 parts=parts,
             )
-            record = await self._added(upload, details, new.path, new.size)
+            record = await self._added(drive, upload, details, new.path, new.size)
         except PorticoError as error:
             await note_refusal(self._shared.audit, self._actor.context, "upload", new.path, error)
             raise
@@ -93,7 +94,7 @@ class ResumableUploads:
 
     async def create_partial(self, size: int | None, metadata: str = "") -> UploadStatus:
         """Begin a part of a file that `Concatenation` will make; nobody sees it before."""
-        drive = await self._tree.whole()
+        drive = (await self._tree.drives(Right.UPLOAD))[0]
         record, details = await self._add_partial(drive, size, metadata)
         return await self.status(record.id) if size == 0 else status_of(record, details)
 
@@ -105,12 +106,11 @@ class ResumableUploads:
         upload_id = token_hex(16)
         upload = await drive.begin_partial_upload(upload_id, size)
         details = UploadDetails(str(drive.root), "", metadata=metadata, partial=True)
-        return await self._added(upload, details, Path(), size, upload_id, kind), details
+        return await self._added(drive, upload, details, drive.point, size, upload_id, kind), details
 
     async def status(self, upload_id: str) -> UploadStatus:
         """How much has arrived. A request that still sends is ended first; a complete upload is stored."""
-        drive = await self._tree.whole()
-        async with self._access.claimed(drive, upload_id) as claim:
+        async with self._access.claimed(upload_id) as (claim, drive):
             details = details_of(claim.record)
             if claim.record.status != OPEN:
                 return status_of(claim.record, details)
@@ -145,10 +145,9 @@ class ResumableUploads:
             if read_ahead and not self._shared.reading_ahead.locked():
                 await stack.enter_async_context(self._shared.reading_ahead)
                 chunks = await stack.enter_async_context(ReadAhead(chunks))
-            drive = await self._tree.whole(admitted=False)
             self._actor.context.release()  # a creation that goes on with its body
             await self._shared.audit.check()  # before a large body is sent in vain
-            claim = await stack.enter_async_context(self._access.claimed(drive, upload_id))
+            claim, drive = await stack.enter_async_context(self._access.claimed(upload_id, admitted=False))
             claim.interrupt = interrupt
             details = details_of(claim.record)
             if details.parts:
@@ -173,7 +172,7 @@ class ResumableUploads:
             # A hash cannot be continued by another request, so only one that brings the whole file computes it in passing.
             computed = not offset and self._shared.wanted(wanted).computed
             hashing = Hashing(expected, sha256=computed) if expected or computed else None
-            watch = self._tree.watch(Standing(self._actor, Right.UPLOAD))
+            watch = self._tree.watch(Standing(self._actor, Path.parse(claim.record.path), Right.UPLOAD))
             arriving = guarded(claim, chunks, limit, watch)
             async with self._content(drive, arriving, length, hashing, held=bool(expected)) as content:
                 most = limit.left if length is None else length
@@ -218,8 +217,7 @@ class ResumableUploads:
 
     async def end(self, upload_id: str) -> None:
         """Give an upload up. A file that was stored stays."""
-        drive = await self._tree.whole()
-        async with self._access.claimed(drive, upload_id) as claim:
+        async with self._access.claimed(upload_id) as (claim, drive):
             await abandon(claim, drive)
 
     # Their parts
@@ -235,6 +233,7 @@ class ResumableUploads:
 
     async def _added(
         self,
+        drive: Drive,
         upload: ResumableUpload,
         details: UploadDetails,
         path: Path,
@@ -250,7 +249,7 @@ class ResumableUploads:
         record = UploadRecord(
             id=upload_id or token_hex(16),
             user_id=user.id,
-            connection=self._tree.place(path).connection,
+            connection=drive.connection,
             status=OPEN,
             path=str(path),
             size=size,

@@ -12,6 +12,7 @@ from portico.model.errors import (
     NotPossible,
     already_exists,
     cannot_replace_folder,
+    counting,
     not_found,
 )
 from portico.model.paths import Path
@@ -28,7 +29,6 @@ from portico.providers.azure_files.targets import (
     pages,
     relocate,
 )
-from portico.providers.contract.provider import counting
 from portico.providers.contract.uploads import KeptFile, over_kept
 from portico.runtime.progress_counter import count
 from portico.runtime.tasks import for_each

@@ -2,14 +2,14 @@
 
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import ClassVar, TypeVar
 
 import msgspec
 
 from portico.model.entries import Download, Entry, Page
-from portico.model.errors import InvalidCursor, NotAFolder, NotFound, PorticoError
+from portico.model.errors import InvalidCursor, NotAFolder, NotFound
 from portico.model.paths import RESERVED_PREFIX, Path
 from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions
 
@@ -38,15 +38,6 @@ class TreeWalk(ABC):
             yield [path for path, entry in found if not entry.is_folder]
             if self.token is None:
                 return
-
-
-@contextmanager
-def counting(done: Callable[[], str]) -> Iterator[None]:
-    """Add to an error how much was done before it."""
-    try:
-        yield
-    except PorticoError as error:
-        raise error.after(done()) from error
 
 
 def encode(position: object) -> str:

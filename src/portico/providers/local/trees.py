@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Self
 
-from portico.model.errors import NotFound, NotPossible, already_exists, cannot_replace_folder
+from portico.model.errors import NotFound, NotPossible, already_exists, cannot_replace_folder, counting
 from portico.model.paths import Path, name_flaw
-from portico.providers.contract.provider import DoesNotFitInTrash, counting
+from portico.providers.contract.provider import DoesNotFitInTrash
 from portico.providers.contract.uploads import KeptFile
 from portico.providers.local.confined_fs import (
     FOLDER_FLAGS,

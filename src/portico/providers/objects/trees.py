@@ -16,10 +16,10 @@ from portico.model.errors import (
     ProviderFailed,
     cannot_replace_folder,
     changed,
+    counting,
     not_found,
     service_failed,
 )
-from portico.providers.contract.provider import counting
 from portico.providers.objects.service import ObjectService, Version, name_of
 from portico.runtime.progress_counter import count
 from portico.runtime.tasks import for_each
