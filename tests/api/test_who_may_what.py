@@ -101,7 +101,8 @@ def _case(name: str, call: Callable[[Caller], Awaitable[httpx2.Response]], *need
     return Case(name, frozenset(needs), call)
 
 
-LIST, DOWNLOAD, UPLOAD, OVERWRITE = Right.LIST, Right.DOWNLOAD, Right.UPLOAD, Right.OVERWRITE
+LIST, DOWNLOAD, UPLOAD = Right.LIST, Right.DOWNLOAD, Right.UPLOAD
+REPLACE, DELETE = Right.REPLACE, Right.DELETE
 
 CASES = [
     _case("list", _files("GET", params={"action": "LIST"}), LIST),
@@ -113,14 +114,14 @@ CASES = [
     _case("zip of some", _files("POST", params={"action": "ZIP"}, json={"paths": ["a.txt"]}), DOWNLOAD),
     _case("upload", _files("POST", files=[("data", ("new.txt", b"new"))]), UPLOAD),
     _case("put", _files("PUT", "put.txt", content=b"x", headers={"If-None-Match": "*"}), UPLOAD),
-    _case("replace", _files("PUT", "a.txt", content=b"x", params={"onConflict": "replace"}), UPLOAD, OVERWRITE),
+    _case("replace", _files("PUT", "a.txt", content=b"x", params={"onConflict": "replace"}), UPLOAD, REPLACE),
     _case("mkdir", _files("POST", "made", params={"action": "MKDIR"}), UPLOAD),
     _case("copy", _files("POST", "a.txt", params={"action": "COPY", "target": "/c.txt"}), DOWNLOAD, UPLOAD),
-    _case("move", _files("POST", "a.txt", params={"action": "MOVE", "target": "/m.txt"}), OVERWRITE, UPLOAD),
-    _case("delete", _files("DELETE", "a.txt"), OVERWRITE),
+    _case("move", _files("POST", "a.txt", params={"action": "MOVE", "target": "/m.txt"}), UPLOAD, REPLACE, DELETE),
+    _case("delete", _files("DELETE", "a.txt"), DELETE),
     _case("ticket", _files("POST", "a.txt", params={"action": "TICKET"}), DOWNLOAD, SESSION),
     _case("tus create", _create, UPLOAD),
-    _case("tus create, replacing", _create_replacing, UPLOAD, OVERWRITE),
+    _case("tus create, replacing", _create_replacing, UPLOAD, REPLACE),
     _case("tus create a part", _create_part, UPLOAD),
     _case("tus append to the owner's", _append, UPLOAD),
     _case("tus offset of the owner's", _offset, UPLOAD),
@@ -167,7 +168,9 @@ ACTORS = {
     "key to download": _key(DOWNLOAD),
     "key to upload": _key(UPLOAD),
     "key to read": _key(LIST, DOWNLOAD),
-    "key to upload and replace": _key(UPLOAD, OVERWRITE),
+    "key to upload and replace": _key(UPLOAD, REPLACE),
+    "key to upload and delete": _key(UPLOAD, DELETE),
+    "key to overwrite": _key(UPLOAD, REPLACE, DELETE),
 }
 
 

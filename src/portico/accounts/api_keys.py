@@ -21,7 +21,7 @@ from portico.accounts.limits import MAX_RANGES
 from portico.accounts.names import name_key
 from portico.model.errors import AddressNotAllowed, InvalidRequest, NotFound, NotSignedIn, PorticoError
 from portico.model.paths import Path
-from portico.model.rights import Right, format_rights
+from portico.model.rights import Right, format_rights, held
 from portico.runtime import clock
 from portico.store.api_keys import USE_NOTED_SECONDS, ApiKey, KeyRecords, KeyUse
 from portico.store.database import Database
@@ -113,7 +113,7 @@ class ApiKeys:
         }
 
         def rights_of(owner: User) -> frozenset[Right]:
-            rights = owner.rights if scope.rights is None else scope.rights
+            rights = owner.rights if scope.rights is None else held(scope.rights)
             if missing := rights - owner.rights:
                 raise InvalidRequest(f"A key can't have rights its owner doesn't have: {format_rights(missing)}.")
             return rights
