@@ -187,7 +187,9 @@ class Standing:
         rights = mount.rights if mount else frozenset()
         if mount and (missing := needed - rights):
             return Forbidden(actor.right_missing.format(missing_word(min(missing), rights)))
-        if mount and mount.place_of(path) == then.place_of(path):
+        # Also in what is below, another mount may hide what this one gave.
+        below = [*now.below(path)] == [*actor.user.reach.below(path)]
+        if mount and below and mount.place_of(path) == then.place_of(path):
             return None
         if actor.guest is None:
             folder = "Your root folder" if then.path.is_root else f"Your folder '{then.path}'"
