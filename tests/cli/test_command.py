@@ -130,7 +130,7 @@ def test_a_group_lists_its_commands(portico: Portico, group: str) -> None:
         ),
         (
             ("user", "add", "bob", "--rights", ""),
-            "--rights is empty; give some of list, download, upload, overwrite, share.",
+            "--rights is empty; give some of list, download, upload, overwrite, replace, delete, share.",
         ),
         (("get", "-r", "/reports/.", "-"), "A folder can't be written to standard output; choose a file."),
         (

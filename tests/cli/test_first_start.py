@@ -84,7 +84,8 @@ def failing_start(
     for name, value in environment.items():
         monkeypatch.setenv(name, filled(value))
     monkeypatch.setattr(
-        "portico.store.database.Database.__init__.__kwdefaults__", {"wait": 0.2, "connections": 5, "blocking": False}
+        "portico.store.database.Database.__init__.__kwdefaults__",
+        {"wait": 0.2, "connections": 5, "blocking": False, "foreign_keys": True},
     )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

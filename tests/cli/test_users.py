@@ -54,8 +54,8 @@ def test_lists(anna: Portico) -> None:
     anna("user", "add", "Bob")
     assert [user["name"] for user in anna("user", "list", "--json").lines] == ["anna", "Bob"]
     lines = anna("user", "list").out.splitlines()
-    assert lines[0].split() == ["name", "connection", "root", "rights", "disabled"]
-    assert lines[1].split()[:3] == ["anna", "local", "/anna"]
+    assert lines[0].split() == ["name", "path", "connection", "folder", "rights", "group", "disabled"]
+    assert lines[1].split()[:4] == ["anna", "/", "local", "/anna"]
 
 
 def test_no_users_yet(anna: Portico) -> None:

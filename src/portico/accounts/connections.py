@@ -57,6 +57,8 @@ class Connection(Confidential, msgspec.Struct, frozen=True):
     revision too, unless that happens within a millisecond or the clock was set back."""
     volume_id: str | None = None
     """Of the storage that was found first. One with another id is a mistake, such as a share that is not mounted."""
+    origin: str | None = None
+    """What made it, such as `apply`; None: an administrator, by hand."""
 
 
 class Connections(ConnectionRecords):
@@ -68,9 +70,12 @@ class Connections(ConnectionRecords):
         self._vault = vault
         self._paths = paths
 
-    async def add(self, name: str, kind: str, options: dict[str, str], secrets: dict[str, str]) -> Connection:
+    async def add(
+        self, name: str, kind: str, options: dict[str, str], secrets: dict[str, str], *, origin: str | None = None
+    ) -> Connection:
         name = check_name(name, "connection")
-        connection = Connection(name, kind, dict(options), dict(secrets), self._database.now())
+        now = self._database.now()
+        connection = Connection(name, kind, dict(options), dict(secrets), now, origin=origin)
         with self._one_key():
             await self.insert(self._record(connection), self._key_of(connection))
         return connection
@@ -89,6 +94,7 @@ class Connections(ConnectionRecords):
                 _merged(old.options, options),
                 _merged(old.secrets, secrets),
                 max(self._database.now(), old.revision + 1),
+                origin=old.origin,
             )
             return self._record(new), self._key_of(new)
 
@@ -126,6 +132,7 @@ class Connections(ConnectionRecords):
             self._vault.seal(connection.secrets, connection.name) if connection.secrets else None,
             connection.revision,
             connection.volume_id,
+            connection.origin,
         )
 
     def _connection(self, row: ConnectionRecord, *, with_secrets: bool = True) -> Connection:
@@ -134,7 +141,7 @@ class Connections(ConnectionRecords):
         options = json.loads(row.options)
         if self._paths:
             options = self._paths.resolved(options)
-        return Connection(row.name, row.kind, options, secrets, row.revision, row.volume_id)
+        return Connection(row.name, row.kind, options, secrets, row.revision, row.volume_id, row.origin)
 
 
 def stored_name(name: str) -> str:

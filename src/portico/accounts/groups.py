@@ -50,7 +50,7 @@ class Groups:
         async def apply(change: ReachChange) -> None:
             await add_group(change, values)
             if before is not None:
-                await place_group(change, values["name_key"], _key(before))
+                await place_group(change, values["name_key"], group_key(before))
 
         await change_reach(self._database, apply)
         return await self.get(name)
@@ -66,14 +66,14 @@ class Groups:
         addresses: Collection[Network] | Unset = UNSET,
     ) -> Group:
         """Change what is given: the name, the limits, and the place in the order, before another group or `last`."""
-        key = _key(name)
+        key = group_key(name)
         values = limits(expires_at, addresses)
         if new_name is not None:
             values |= named(new_name)
 
         async def apply(change: ReachChange) -> None:
             if before is not None or last:
-                await place_group(change, key, None if last else _key(before or ""))
+                await place_group(change, key, None if last else group_key(before or ""))
             if values:
                 await set_group(change, key, values)
 
@@ -82,15 +82,15 @@ class Groups:
 
     async def delete(self, name: str) -> None:
         """Delete a group with its mounts. Its members stay users."""
-        key = _key(name)
+        key = group_key(name)
         await change_reach(self._database, lambda change: delete_group(change, key))
 
     async def join(self, name: str, users: Iterable[str]) -> None:
-        key, keys = _key(name), _user_keys(users)
+        key, keys = group_key(name), _user_keys(users)
         await change_reach(self._database, lambda change: join_group(change, key, keys))
 
     async def leave(self, name: str, users: Iterable[str]) -> None:
-        key, keys = _key(name), _user_keys(users)
+        key, keys = group_key(name), _user_keys(users)
         await change_reach(self._database, lambda change: leave_group(change, key, keys))
 
 
@@ -100,7 +100,7 @@ def named(name: str) -> dict[str, Any]:
     return {"name": checked, "name_key": name_key(checked)}
 
 
-def _key(name: str) -> str:
+def group_key(name: str) -> str:
     if not (key := name_key(name)):
         raise unknown_group(name)
     return key

@@ -13,6 +13,7 @@ import msgspec
 
 from portico.accounts.connections import stored_name
 from portico.accounts.credentials import digest_of
+from portico.accounts.groups import group_key
 from portico.accounts.limits import UNSET, Unset, limits
 from portico.accounts.mounts import checked_folder, checked_rule
 from portico.accounts.names import check_name, name_key
@@ -27,7 +28,7 @@ from portico.store.database import Database
 from portico.store.encrypted_columns import Confidential
 from portico.store.mounts import NoMount, Owner, unknown_user
 from portico.store.reach import Network
-from portico.store.users import User, UserRecords, taken
+from portico.store.users import User, UserRecord, UserRecords, taken
 
 INVITATION_LIFETIME: Final = timedelta(days=7)
 
@@ -41,6 +42,7 @@ class Users:
         self._records = UserRecords(database)
         self.list = self._records.all
         self.records = self._records.records
+        """As `list`, each user as an administrator made them."""
 
     async def check_new(self, name: str) -> None:
         name = check_name(name, "user")
@@ -59,10 +61,11 @@ class Users:
         expires_at: datetime | None = None,
         addresses: Collection[Network] = (),
         origin: str | None = None,
+        groups: Iterable[str] = (),
     ) -> User:
         """Without a password, the user cannot sign in before one is set: see `Invitations`.
 
-        `mounts` are instead of the one at `/` that `connection`, `root` and `rights` describe.
+        `mounts` are instead of the one at `/` that `connection`, `root` and `rights` describe. The user joins `groups`.
         """
         name = check_name(name, "user")
         if mounts is None:
@@ -79,11 +82,16 @@ class Users:
             **limits(expires_at, addresses),
             "origin": origin,
         }
-        return await self._records.add(values, rules)
+        return await self._records.add(values, rules, [group_key(group) for group in groups])
 
     async def get(self, name: str) -> User:
         user, _ = await self._records.find(name_key(name))
         return _known(user, name)
+
+    async def record(self, name: str) -> UserRecord:
+        if (key := name_key(name)) and (found := await self._records.records(key)):
+            return found[0]
+        raise unknown_user(name)
 
     async def change(
         self,

@@ -26,6 +26,8 @@ def _of_client(summary: str) -> CommandEntry:
 COMMANDS: Mapping[str, CommandEntry] = {
     "serve": _of_server("serve", "Start the gateway."),
     "user": _of_server("users", "Manage Web Users: who can sign in, and what they see."),
+    "group": _of_server("groups", "Manage groups: users who share mounts and limits."),
+    "mount": _of_server("mounts", "Manage mounts: the folders that the trees of users and groups consist of."),
     "key": _of_server("keys", "Manage API keys, with which programs act for a Web User."),
     "connection": _of_server("connections", "Manage connections to the storage services that hold the files."),
     "uploads": _of_server("uploads", "List and end unfinished uploads."),

@@ -188,6 +188,11 @@ class MountRule(msgspec.Struct, frozen=True):
     """In the connection. `{user}` and `{group}` stand for the names of those who get the mount, `{{` and `}}` for braces."""
     rights: frozenset[Right]
 
+    @property
+    def is_personal(self) -> bool:
+        """Whether each user gets a folder of their own."""
+        return "{user}" in _PLACEHOLDER.findall(self.folder)
+
     def mount_for(self, user: str, group: str | None = None) -> Mount:
         """`InvalidPath` if a placeholder cannot be replaced."""
         names = {"{user}": user, "{group}": group, "{{": "{", "}}": "}"}

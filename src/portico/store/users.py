@@ -15,6 +15,7 @@ from portico.model.reach import MountRule, Reach
 from portico.model.rights import Right
 from portico.runtime import clock
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, Statement, upsert
+from portico.store.groups import join_group
 from portico.store.mounts import MountRecords, Owner, add_mount, mount_at, set_mount
 from portico.store.reach import Network, ReachChange, change_reach, limits_of
 from portico.store.sign_in_attempts import cleared, forgotten
@@ -119,11 +120,15 @@ class UserRecords:
         rows = await self._database.fetch(select(*USER_COLUMNS).order_by(users.c.name_key))
         return [user_of(row) for row in rows]
 
-    async def records(self) -> list[UserRecord]:
+    async def records(self, key: str | None = None) -> list[UserRecord]:
+        """All users, or the one with this key."""
+        query = select(users).order_by(users.c.name_key)
+        rows = await self._database.fetch(query if key is None else query.where(users.c.name_key == key))
+        mounts = MountRecords(self._database)
+        found = await mounts.all() if key is None else await mounts.of(Owner(key, key)) if rows else []
         own: dict[str, list[MountRule]] = {}
-        for each in await MountRecords(self._database).all():
+        for each in found:
             own.setdefault(each.owner, []).append(each.rule)
-        rows = await self._database.fetch(select(users).order_by(users.c.name_key))
         return [
             UserRecord(
                 user_of(row),
@@ -135,8 +140,18 @@ class UserRecords:
             for row in rows
         ]
 
-    async def add(self, values: Mapping[str, Any], mounts: Iterable[MountRule]) -> User:
-        return await change_reach(self._database, lambda change: add_user(change, values, mounts))
+    async def add(self, values: Mapping[str, Any], mounts: Iterable[MountRule], groups: Iterable[str] = ()) -> User:
+        """`groups` are the keys of those that the user joins."""
+
+        async def store(change: ReachChange) -> User:
+            user_id = await add_user(change, values, mounts)
+            for group in groups:
+                await join_group(change, group, [values["name_key"]])
+            await change.compile()
+            query = select(*USER_COLUMNS).where(users.c.id == user_id)
+            return user_of((await change.transaction.execute(query)).one())
+
+        return await change_reach(self._database, store)
 
     async def change(
         self, key: str, values: Mapping[str, Any], *, sign_out: bool = False, attempts: bytes | None = None
@@ -246,19 +261,18 @@ class UserRecords:
         await self._database.execute(expired, wait=SWEEP_WAIT)
 
 
-async def add_user(change: ReachChange, values: Mapping[str, Any], mounts: Iterable[MountRule]) -> User:
-    """A new user with these mounts and no group. Only when the change ends, the user's reach is compiled."""
+async def add_user(change: ReachChange, values: Mapping[str, Any], mounts: Iterable[MountRule]) -> int:
+    """Add a user with these mounts, in no group; returns the id."""
     try:
         stored = insert(users).values({"reach": '{"mounts":[]}', **values}).returning(users.c.id)
-        user_id = (await change.transaction.execute(stored)).scalar_one()
+        user_id: int = (await change.transaction.execute(stored)).scalar_one()
     except IntegrityError:
         raise taken(values["name"]) from None
     owner = Owner(values["name"], values["name_key"])
     for rule in mounts:
         await add_mount(change, owner, rule, values.get("origin"))
-    await change.compile()
-    row = await change.transaction.execute(select(*USER_COLUMNS).where(users.c.id == user_id))
-    return user_of(row.one())
+    change.of_users([user_id])
+    return user_id
 
 
 async def set_user(change: ReachChange, key: str, values: Mapping[str, Any], *, sign_out: bool = False) -> int | None:

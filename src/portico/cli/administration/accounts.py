@@ -14,6 +14,8 @@ from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
     from portico.accounts.connections import Connection, Connections
+    from portico.accounts.groups import Groups
+    from portico.accounts.mounts import Mounts
     from portico.accounts.users import Users
     from portico.accounts.vault import SecretKey
     from portico.model.paths import Path as StoragePath
@@ -30,6 +32,8 @@ class Accounts(msgspec.Struct, frozen=True):
     settings: "Settings"
     database: "Database"
     users: "Users"
+    groups: "Groups"
+    mounts: "Mounts"
     connections: "Connections"
     audit: "AuditTrail"
 
@@ -83,6 +87,8 @@ def with_settings(
     import asyncio
 
     from portico.accounts.connections import Connections, HomePaths
+    from portico.accounts.groups import Groups
+    from portico.accounts.mounts import Mounts
     from portico.accounts.passwords import Passwords
     from portico.accounts.users import Users
     from portico.accounts.vault import Vault
@@ -94,9 +100,10 @@ def with_settings(
             passwords = Passwords()
             audit = _trail(settings, database)
             paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
-            users, connections = Users(database, passwords), Connections(database, vault, paths)
+            users, groups, mounts = Users(database, passwords), Groups(database), Mounts(database)
+            connections = Connections(database, vault, paths)
             try:
-                return await action(Accounts(settings, database, users, connections, audit))
+                return await action(Accounts(settings, database, users, groups, mounts, connections, audit))
             finally:
                 await audit.close()
                 passwords.close()

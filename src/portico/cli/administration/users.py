@@ -3,21 +3,27 @@
 from collections.abc import Mapping
 from contextlib import closing
 from ipaddress import ip_address
-from pathlib import Path
+from pathlib import Path as Home
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from portico.cli.administration.account_limits import LIMIT_OPTIONS, changed_names, given_limits
 from portico.cli.administration.accounts import Accounts, audited, change, read_accounts, with_accounts
+from portico.cli.administration.existing_folders import EXISTING_FOLDER, check_new_folders
+from portico.cli.administration.groups import check_membership
 from portico.cli.administration.home import remembered_address
 from portico.cli.administration.home_setup import forget_password_file, generate_password, with_new_accounts
 from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON, Facts, print_json, show_list, show_one
 from portico.cli.console.parser import Command, Exclusive, Group, argument, flag, option
 from portico.cli.console.terminal import ask_new_password, at_terminal, read_standard_input, something_is_piped
+from portico.model.paths import Path
+from portico.model.reach import MountRule
 from portico.model.rights import DEFAULT_RIGHTS, Right, parse_rights, shown
 
 if TYPE_CHECKING:
-    from portico.store.users import User
+    from portico.model.reach import Mount
+    from portico.store.users import User, UserRecord
 
 _GENERATED = "The password, shown only once: {}"
 
@@ -43,18 +49,42 @@ def add(options: SimpleNamespace) -> None:
     if not options.invite:
         password = _new_password(stdin=options.password_stdin, generate=generate)
 
-    async def action(accounts: Accounts) -> "tuple[User, Invited | None]":
-        async with audited(accounts.audit, "user.add", options.name):
+    async def action(accounts: Accounts) -> "tuple[UserRecord, list[str], Invited | None]":
+        name, connection = options.name, options.connection or "local"
+        async with audited(accounts.audit, "user.add", name):
+            mounts = None
+            if options.no_root:
+                mounts = []
+            elif options.root is not None:
+                mounts = [MountRule(Path(), connection, options.root, rights)]
+                given = [(name, rule, None) for rule in mounts]
+                await check_new_folders(accounts, given, accept=options.existing_folder)
+            await check_membership(accounts, options.group, [name], accept=options.existing_folder)
             user = await accounts.users.add(
-                options.name, password, connection=options.connection or "local", root=options.root, rights=rights
+                name,
+                password,
+                connection=connection,
+                rights=rights,
+                mounts=mounts,
+                groups=options.group,
+                **given_limits(options),
             )
-            return user, await _invitation(accounts, user.name) if options.invite else None
+            invited = await _invitation(accounts, user.name) if options.invite else None
+            return *await _known(accounts, user.name), invited
 
-    user, invited = with_new_accounts(options.home, action)
+    record, groups, invited = with_new_accounts(options.home, action)
+    user = record.user
     if options.as_json:
-        print_json({**_facts(user), "password": password if generate else None, **(invited or {})})
+        print_json({**_facts(record, groups), "password": password if generate else None, **(invited or {})})
         return
-    print(f"Added the Web User {user.name} with the root {user.root.path} in the connection {user.root.connection}.")
+    top = user.reach.at(Path())
+    if top and not top.group:
+        print(
+            f"Added the Web User {user.name} with the root {top.place.path} in the connection {top.place.connection}."
+        )
+    else:
+        count = len(user.reach.mounts)
+        print(f"Added the Web User {user.name} with {count} mount{'' if count == 1 else 's'}.")
     if generate and password:
         print(_GENERATED.format(password))
     if invited:
@@ -94,7 +124,7 @@ async def _address(accounts: Accounts) -> str:
     return remembered_address(settings.home).url
 
 
-def _show_invitation(home: Path, invited: Invited) -> None:
+def _show_invitation(home: Home, invited: Invited) -> None:
     link = str(invited["invitation"])
     print(f"The link to set a password, valid once within 7 days: {link}")
     if link.startswith("/"):
@@ -108,14 +138,18 @@ def _show_invitation(home: Path, invited: Invited) -> None:
 
 
 def set_(options: SimpleNamespace) -> None:
-    given = {"connection": options.connection, "root": options.root, "rights": options.rights}
-    if not options.password_stdin and all(value is None for value in given.values()):
-        raise UsageMistake("There is nothing to change; add --connection, --root, --rights or --password-stdin.")
+    mount = {"connection": options.connection, "root": options.root, "rights": options.rights}
+    given = {name: value for name, value in mount.items() if value is not None} | given_limits(options)
+    if not options.password_stdin and not given:
+        raise UsageMistake(
+            "There is nothing to change; add --connection, --root, --rights, --expires, --addresses or --password-stdin."
+        )
     password = read_standard_input() if options.password_stdin else None
 
     async def action(accounts: Accounts) -> None:
-        changed = [key for key, value in {**given, "password": password}.items() if value is not None]
+        changed = [*changed_names(given), *(["password"] if options.password_stdin else [])]
         async with audited(accounts.audit, "user.set", options.name, changed):
+            await _check_root(accounts, options)
             await accounts.users.change(options.name, **given)
             if password is not None:
                 await _set_password(accounts, options.name, password)
@@ -125,17 +159,33 @@ def set_(options: SimpleNamespace) -> None:
 
 
 def list_(options: SimpleNamespace) -> None:
-    users = read_accounts(options.home, lambda accounts: accounts.users.list())
-    rows = [_facts(user) for user in users]
-    if not options.as_json:
-        rows = [{key: value for key, value in row.items() if not key.endswith("At")} for row in rows]
+    async def action(accounts: Accounts) -> "list[tuple[UserRecord, list[str]]]":
+        groups = await accounts.groups.list()
+        return [
+            (record, [group.name for group in groups if record.user.name in group.members])
+            for record in await accounts.users.records()
+        ]
+
+    found = read_accounts(options.home, action)
+    if options.as_json:
+        rows = [_facts(record, groups) for record, groups in found]
+    else:
+        rows = [row for record, _ in found for row in _rows(record.user)]
     empty = "There are no Web Users yet; add one with 'portico user add NAME'."
     show_list(rows, as_json=options.as_json, empty=empty)
 
 
 def show(options: SimpleNamespace) -> None:
-    user = read_accounts(options.home, lambda accounts: accounts.users.get(options.name))
-    show_one(_facts(user), as_json=options.as_json)
+    record, groups = read_accounts(options.home, lambda accounts: _known(accounts, options.name))
+    facts = _facts(record, groups)
+    if options.as_json:
+        print_json(facts)
+        return
+    left_out = ("connection", "root", "rights", "mounts")
+    show_one({key: value for key, value in facts.items() if key not in left_out}, as_json=False)
+    print()
+    rows = [{key: value for key, value in row.items() if key not in ("name", "disabled")} for row in _rows(record.user)]
+    show_list(rows if record.user.reach.mounts else [], as_json=False, empty="This user has no mounts.")
 
 
 def password(options: SimpleNamespace) -> None:
@@ -176,7 +226,7 @@ def delete(options: SimpleNamespace) -> None:
     print(f"Deleted the Web User {name}. Their files are still there.")
 
 
-def _change_disabled(home: Path, name: str, word: str, *, disabled: bool) -> None:
+def _change_disabled(home: Home, name: str, word: str, *, disabled: bool) -> None:
     change(home, f"user.{word}", name, lambda accounts: accounts.users.change(name, disabled=disabled))
     print(f"{word.capitalize()}d the Web User {name}.")
 
@@ -211,24 +261,77 @@ def rights(text: str) -> frozenset[Right]:
         raise UsageMistake(f"{error}.") from None
 
 
-def _facts(user: "User") -> Facts:
+async def _known(accounts: Accounts, name: str) -> "tuple[UserRecord, list[str]]":
+    """A user, and the names of their groups."""
+    record = await accounts.users.record(name)
+    return record, await accounts.groups.of_user(record.user.id)
+
+
+async def _check_root(accounts: Accounts, options: SimpleNamespace) -> None:
+    """Refuse another folder of the user's own that has files already."""
+    if options.root is None:
+        return
+    record = await accounts.users.record(options.name)
+    top = next((rule for rule in record.mounts if rule.path.is_root), None)
+    if top:
+        rule = MountRule(Path(), options.connection or top.connection, options.root, top.rights)
+        await check_new_folders(accounts, [(record.user.name, rule, None)], accept=options.existing_folder)
+
+
+def _facts(record: "UserRecord", groups: list[str]) -> Facts:
+    """`connection`, `root` and `rights` are of the mount at `/`: for most users it is the only one."""
+    user = record.user
+    top = user.reach.at(Path())
     return {
         "name": user.name,
-        "connection": user.root.connection,
-        "root": str(user.root.path),
-        "rights": shown(user.rights),
+        "connection": top and top.place.connection,
+        "root": top and str(top.place.path),
+        "rights": shown(top.rights if top else ()),
         "disabled": user.disabled,
         "createdAt": user.created_at,
         "passwordChangedAt": user.password_changed_at,
+        "mounts": [_mount_facts(mount) for mount in user.reach.mounts],
+        "groups": groups,
+        "expiresAt": record.expires_at,
+        "addresses": [str(each) for each in record.addresses],
     }
+
+
+def _mount_facts(mount: "Mount") -> Facts:
+    return {
+        "path": str(mount.path),
+        "connection": mount.place.connection,
+        "folder": str(mount.place.path),
+        "rights": shown(mount.rights),
+        "group": mount.group,
+    }
+
+
+def _rows(user: "User") -> list[Facts]:
+    """A line for each mount, with the user's name in the first one."""
+    rows: list[Facts] = []
+    for mount in user.reach.mounts or (None,):
+        facts = _mount_facts(mount) if mount else dict.fromkeys(("path", "connection", "folder", "rights", "group"))
+        first = {"name": user.name if not rows else None}
+        rows.append({**first, **facts, "disabled": user.disabled if not rows else None})
+    return rows
 
 
 _NAME_ARGUMENT = argument("name", "NAME", help="The user's name.")
 
 _ACCOUNT_OPTIONS = (
     option("--connection", metavar="NAME", help="The connection that holds the user's root."),
-    option("--root", metavar="PATH", help="The folder that the user sees as /."),
+    option("--root", metavar="PATH", help="The folder that the user sees as /; {user} stands for the user's name."),
     option("--rights", metavar="LIST", convert=rights, help=f"Some of {','.join(Right)}, separated by commas."),
+    *LIMIT_OPTIONS,
+    EXISTING_FOLDER,
+)
+
+_TREE_OPTIONS = (
+    flag("--no-root", help="Add no mount at /: folders come from groups and 'portico mount add'."),
+    Exclusive("--no-root", "--root"),
+    Exclusive("--no-root", "--connection"),
+    option("--group", metavar="NAME", repeatable=True, default=(), help="Add the user to this group. Can be repeated."),
 )
 
 _PASSWORD_OPTION = flag("--password-stdin", help="Read the password from standard input.")
@@ -259,15 +362,25 @@ COMMANDS = {
                 "the user has all rights except share. On a terminal, you are prompted for the "
                 "password. Without a terminal, such as in a service, a password is generated; if "
                 "standard input is a pipe, --password-stdin or --generate is required.",
-                (_NAME_ARGUMENT, *_ACCOUNT_OPTIONS, _PASSWORD_OPTION, *_GENERATE_OPTION, *_INVITE_OPTION, JSON),
+                (
+                    _NAME_ARGUMENT,
+                    *_ACCOUNT_OPTIONS,
+                    *_TREE_OPTIONS,
+                    _PASSWORD_OPTION,
+                    *_GENERATE_OPTION,
+                    *_INVITE_OPTION,
+                    JSON,
+                ),
                 "Examples:\n"
                 "  portico user add anna\n"
                 "  portico user add bob --root /team --rights list,download --generate\n"
-                "  portico user add carol --invite",
+                "  portico user add carol --invite\n"
+                "  portico user add dave --no-root --group partners --expires 90d",
             ),
             "set": Command(
                 set_,
-                "Change a Web User. Only the given options change.",
+                "Change a Web User. Only the given options change. --connection, --root and --rights change the mount "
+                "at /; change others with 'portico mount set'.",
                 (_NAME_ARGUMENT, *_ACCOUNT_OPTIONS, _PASSWORD_OPTION),
                 "Example:\n  portico user set anna --rights list,download",
             ),

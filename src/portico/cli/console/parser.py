@@ -81,11 +81,12 @@ def one_of(words: Sequence[str], mistake: str) -> Callable[[str], str]:
 
 
 class Paths(NamedTuple):
-    """Any number of paths, but `at_least` so many."""
+    """Any number of paths, or of what the `noun` says, but `at_least` so many."""
 
     usage: str
     help: Mapping[str, str]
     at_least: int
+    noun: str = "path"
 
 
 class Exclusive(NamedTuple):
@@ -204,7 +205,7 @@ class Parser:
                 self.error(f"unexpected argument {paths[0]!r}")
             return
         if len(paths) < self.paths.at_least:
-            self.error("the target is missing" if paths else "a path is missing")
+            self.error("the target is missing" if paths else f"a {self.paths.noun} is missing")
         options.paths = paths
 
 
