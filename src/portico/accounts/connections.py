@@ -76,8 +76,8 @@ class Connections(ConnectionRecords):
         name = check_name(name, "connection")
         now = self._database.now()
         connection = Connection(name, kind, dict(options), dict(secrets), now, origin=origin)
-        with self._one_key():
-            await self.insert(self._record(connection), self._key_of(connection))
+        with self.one_key():
+            await self.insert(*self.sealed(connection))
         return connection
 
     async def change(self, name: str, *, options: dict[str, str | None], secrets: dict[str, str | None]) -> Connection:
@@ -87,7 +87,7 @@ class Connections(ConnectionRecords):
 
         def merged(row: ConnectionRecord) -> tuple[ConnectionRecord, str | None]:
             nonlocal new
-            old = self._connection(row)
+            old = self.opened(row)
             new = Connection(
                 old.name,
                 old.kind,
@@ -96,35 +96,34 @@ class Connections(ConnectionRecords):
                 max(self._database.now(), old.revision + 1),
                 origin=old.origin,
             )
-            return self._record(new), self._key_of(new)
+            return self.sealed(new)
 
-        with self._one_key():
+        with self.one_key():
             await self.update(stored_name(name), merged)
         assert new
         return new
 
     async def get(self, name: str) -> Connection:
-        return self._connection(await self.row(stored_name(name)))
+        return self.opened(await self.row(stored_name(name)))
 
     async def list(self, *, with_secrets: bool = True) -> builtins.list[Connection]:
         """All connections; without their secrets, this works without the secret key."""
-        return [self._connection(row, with_secrets=with_secrets) for row in await self.rows()]
+        return [self.opened(row, with_secrets=with_secrets) for row in await self.rows()]
 
     async def delete(self, name: str) -> None:
         await super().delete(stored_name(name))
 
     @contextmanager
-    def _one_key(self) -> Iterator[None]:
+    def one_key(self) -> Iterator[None]:
+        """Explains that credentials are sealed with another key already."""
         try:
             yield
         except OtherKey:
             raise Cluster(self._database).other_key() from None
 
-    def _key_of(self, connection: Connection) -> str | None:
-        return self._vault.fingerprint if connection.secrets else None
-
-    def _record(self, connection: Connection) -> ConnectionRecord:
-        return ConnectionRecord(
+    def sealed(self, connection: Connection) -> tuple[ConnectionRecord, str | None]:
+        """The row, and the fingerprint of the key that its secrets are sealed with."""
+        record = ConnectionRecord(
             connection.name,
             connection.kind,
             json.dumps(self._paths.stored(connection.options) if self._paths else connection.options),
@@ -134,8 +133,9 @@ class Connections(ConnectionRecords):
             connection.volume_id,
             connection.origin,
         )
+        return record, self._vault.fingerprint if connection.secrets else None
 
-    def _connection(self, row: ConnectionRecord, *, with_secrets: bool = True) -> Connection:
+    def opened(self, row: ConnectionRecord, *, with_secrets: bool = True) -> Connection:
         sealed = row.secrets if with_secrets else None
         secrets = self._vault.open(sealed, row.name) if sealed is not None else {}
         options = json.loads(row.options)

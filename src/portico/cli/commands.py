@@ -30,6 +30,8 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "mount": _of_server("mounts", "Manage mounts: the folders that the trees of users and groups consist of."),
     "key": _of_server("keys", "Manage API keys, with which programs act for a Web User."),
     "connection": _of_server("connections", "Manage connections to the storage services that hold the files."),
+    "apply": _of_server("apply", "Make connections, groups, users and mounts what a file says."),
+    "export": _of_server("export", "Print connections, groups, users and mounts as a file for 'portico apply'."),
     "uploads": _of_server("uploads", "List and end unfinished uploads."),
     "digests": _of_server("digests", "Verify files that were copied back."),
     "audit": _of_server("audit", "Search the audit log."),

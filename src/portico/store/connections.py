@@ -37,15 +37,8 @@ class ConnectionRecords:
         self._database = database
 
     async def insert(self, new: ConnectionRecord, key: str | None) -> None:
-        async def store(transaction: "AsyncConnection") -> None:
-            if key:
-                await agree_on_sealing(transaction, key, self._database.dialect)
-            await transaction.execute(insert(connections).values(msgspec.structs.asdict(new)))
-
-        try:
-            await self._database.transact(store)
-        except IntegrityError:
-            raise AlreadyExists(f"There is a connection {new.name!r} already; choose another name.") from None
+        dialect = self._database.dialect
+        await self._database.transact(lambda transaction: add_connection(transaction, new, key, dialect))
 
     async def update(
         self, name: str, changed: Callable[[ConnectionRecord], tuple[ConnectionRecord, str | None]]
@@ -57,10 +50,7 @@ class ConnectionRecords:
             row = (await transaction.execute(select(connections).where(mine).with_for_update())).first()
             if row is None:
                 raise unknown_connection(name)
-            new, key = changed(ConnectionRecord(*row))
-            if key:
-                await agree_on_sealing(transaction, key, self._database.dialect)
-            await transaction.execute(update(connections).where(mine).values(msgspec.structs.asdict(new)))
+            await replace_connection(transaction, *changed(ConnectionRecord(*row)), self._database.dialect)
 
         await self._database.transact(store)
 
@@ -133,6 +123,29 @@ class ConnectionRecords:
             rows = await self._database.fetch(query.limit(_MAX_NAMES + 1))
             found += [f"{prefix}{row.name}" for row in rows]
         return found
+
+
+async def add_connection(transaction: "AsyncConnection", new: ConnectionRecord, key: str | None, dialect: str) -> None:
+    if key:
+        await agree_on_sealing(transaction, key, dialect)
+    try:
+        await transaction.execute(insert(connections).values(msgspec.structs.asdict(new)))
+    except IntegrityError:
+        raise AlreadyExists(f"There is a connection {new.name!r} already; choose another name.") from None
+
+
+async def replace_connection(
+    transaction: "AsyncConnection", new: ConnectionRecord, key: str | None, dialect: str
+) -> None:
+    if key:
+        await agree_on_sealing(transaction, key, dialect)
+    own = connections.c.name == new.name
+    await transaction.execute(update(connections).where(own).values(msgspec.structs.asdict(new)))
+
+
+async def remove_connection(transaction: "AsyncConnection", name: str) -> None:
+    """Remove a connection that has no mounts."""
+    await transaction.execute(delete(connections).where(connections.c.name == name))
 
 
 async def check_exists(transaction: "AsyncConnection", name: str) -> None:

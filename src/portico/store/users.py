@@ -200,13 +200,7 @@ class UserRecords:
         await self._database.execute(cleared(attempts, address))
 
     async def delete(self, key: str, attempts: bytes) -> bool:
-        async def remove(transaction: "AsyncConnection") -> bool:
-            result = await transaction.execute(delete(users).where(users.c.name_key == key))
-            if result.rowcount:
-                await transaction.execute(forgotten(attempts))
-            return result.rowcount > 0
-
-        return await self._database.transact(remove)
+        return await self._database.transact(lambda transaction: remove_user(transaction, key, attempts))
 
     # Invitations
 
@@ -220,8 +214,7 @@ class UserRecords:
             if row is None:
                 return None
             if (user := user_of(row)).may_act(self._database.now()):
-                statement = upsert(self._database.dialect, invitations, values)
-                await transaction.execute(statement.values(user_id=row.id, **values))
+                await invite_user(transaction, user.id, values, self._database.dialect)
             return user
 
         return await self._database.transact(store)
@@ -282,6 +275,19 @@ async def set_user(change: ReachChange, key: str, values: Mapping[str, Any], *, 
         return None
     change.of_users([user.id])
     return user.id
+
+
+async def remove_user(transaction: "AsyncConnection", key: str, attempts: bytes) -> bool:
+    result = await transaction.execute(delete(users).where(users.c.name_key == key))
+    if result.rowcount:
+        await transaction.execute(forgotten(attempts))
+    return result.rowcount > 0
+
+
+async def invite_user(transaction: "AsyncConnection", user_id: int, values: Mapping[str, Any], dialect: str) -> None:
+    """Store the columns of an invitation, which replaces an earlier one."""
+    statement = upsert(dialect, invitations, values)
+    await transaction.execute(statement.values(user_id=user_id, **values))
 
 
 async def _change_user(

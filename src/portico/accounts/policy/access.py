@@ -99,19 +99,25 @@ class LimitChange(msgspec.Struct, frozen=True):
 
 def difference(old: Policy, new: Policy, now: datetime) -> list[AccessChange | LimitChange]:
     """How access differs, for all users of both policies. Whoever can't sign in has none."""
-    deltas: dict[tuple[Delta, tuple[Part, ...]], list[str]] = {}
+    deltas: dict[tuple[Delta, Part], list[str]] = {}
     limits: dict[tuple[str, str | None], list[str]] = {}
     for key in sorted(old.users.keys() | new.users.keys()):
         before, after = _usable(old, key, now), _usable(new, key, now)
         name = (new if key in new.users else old).users[key].name
-        for delta, parts in changes(name, before, after).items():
-            deltas.setdefault((delta, tuple(parts)), []).append(name)
+        for delta, part in changes(name, before, after):
+            deltas.setdefault((delta, part), []).append(name)
         if after is not _NOTHING:
             former = None if before is _NOTHING else old.limits(key)
             for change in _limit_changes(former, new.limits(key)):
                 limits.setdefault(change, []).append(name)
+    alike: dict[tuple[Delta, tuple[str, ...]], list[Part]] = {}
+    for (delta, part), users in deltas.items():
+        alike.setdefault((delta, tuple(users)), []).append(part)
+    found = [
+        AccessChange(delta, tuple(sorted(parts, key=lambda part: part.path.segments)), users)
+        for (delta, users), parts in alike.items()
+    ]
     order = {kind: number for number, kind in enumerate(Kind)}
-    found = [AccessChange(delta, parts, tuple(users)) for (delta, parts), users in deltas.items()]
     found.sort(key=lambda each: (order[each.delta.kind], each.parts[0].path.segments))
     return [*found, *(LimitChange(*change, tuple(users)) for change, users in limits.items())]
 
@@ -126,11 +132,10 @@ def answer(reach: Reach, path: Path) -> Answer | None:
     return Answer(mount.place_of(path), mount.rights) if mount and mount.rights else None
 
 
-def changes(name: str, old: Reach, new: Reach) -> dict[Delta, list[Part]]:
+def changes(name: str, old: Reach, new: Reach) -> Iterator[tuple[Delta, Part]]:
     """How the access of one user differs."""
-    found: dict[Delta, list[Part]] = {}
     if old == new:
-        return found
+        return
     cut = list(regions(old, new))
     for kind in Kind:
         for region, exceptions in _parts(kind, cut):
@@ -139,8 +144,7 @@ def changes(name: str, old: Reach, new: Reach) -> dict[Delta, list[Part]]:
                 before, after = (_with_placeholder(each.place, name) for each in (region.before, region.after))
                 delta = Delta(kind, before=before, after=after)
             if delta:
-                found.setdefault(delta, []).append(Part(region.path, tuple(exceptions)))
-    return found
+                yield delta, Part(region.path, tuple(exceptions))
 
 
 def regions(old: Reach, new: Reach) -> Iterator[Region]:

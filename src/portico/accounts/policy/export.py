@@ -9,6 +9,7 @@ from portico.accounts.policy.policy import ConnectionPolicy, Limits, Policy
 from portico.model import timestamps
 from portico.model.reach import MountRule
 from portico.model.rights import shown
+from portico.model.visible_text import visible
 
 _PLAIN = re.compile(r"[^\W\d_][\w./@ +-]*[\w./@+-]|[^\W\d_]|/(?:[\w./@+-][\w./@ +-]*)?(?<! )|\d+(?:\.\d+){3}/\d+")
 """Text that means itself without quotes, wherever it is."""
@@ -62,7 +63,7 @@ def _user(policy: Policy, key: str) -> Iterator[str]:
 
 def _common(limits: Limits, mounts: Iterable[MountRule]) -> Iterator[str]:
     if limits.expires_at:
-        yield f"{_INDENT}expires: {timestamps.from_datetime(limits.expires_at)}"
+        yield f"{_INDENT}expires: {timestamps.from_datetime(limits.expires_at).removesuffix('T00:00:00.000Z')}"
     if limits.addresses:
         yield f"{_INDENT}addresses: {_list(map(str, limits.addresses))}"
     if lines := [_mount(rule) for rule in mounts]:
@@ -82,7 +83,7 @@ def _list(words: Iterable[str]) -> str:
 
 def quoted(text: str) -> str:
     """As a value of YAML, in any context."""
-    if _PLAIN.fullmatch(text) and text.casefold() not in _WORDS_WITH_A_MEANING:
+    if _PLAIN.fullmatch(text) and text.casefold() not in _WORDS_WITH_A_MEANING and visible(text) == text:
         return text
     literal = json.dumps(text, ensure_ascii=False)
-    return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in literal)
+    return "".join(each if each.isprintable() and visible(each) == each else f"\\U{ord(each):08x}" for each in literal)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from portico.accounts.names import name_key
+from portico.accounts.passwords import check_password
 from portico.accounts.policy.access import AccessChange, LimitChange, difference, listed
 from portico.accounts.policy.document import Mistakes, hint
 from portico.accounts.policy.file import ConnectionSpec, MountSpec, PolicyFile, Reference, StorageKinds
@@ -89,6 +90,21 @@ def desired(current: Policy, file: PolicyFile, storage: StorageKinds, resolve: R
     _check_mounts(after, current, file, mistakes)
     mistakes.check()
     return after
+
+
+def passwords_of(plan: Plan, file: PolicyFile, resolve: Resolve) -> dict[str, str]:
+    """The passwords of new users, by the keys of their names. A password in the file is the first one: users change it."""
+    mistakes = Mistakes(file.name)
+    found = {}
+    for key in plan.new_users:
+        if reference := file.users[key].password:
+            try:
+                check_password(password := resolve(reference))
+                found[key] = password
+            except InvalidRequest as error:
+                mistakes.add(reference.line, error.detail)
+    mistakes.check()
+    return found
 
 
 def _connections(

@@ -110,12 +110,12 @@ def add(options: SimpleNamespace) -> None:
 
     async def action(accounts: Accounts) -> "Connection":
         async with audited(accounts.audit, "connection.add", name, values):
-            _check_volume_id(kind, values)
-            return await _bound(accounts, await accounts.connections.add(name, kind, plain, secret))
+            check_volume_id(kind, values)
+            return await bound(accounts, await accounts.connections.add(name, kind, plain, secret))
 
     added = with_new_accounts(options.home, action)
     print(f"Added the connection {name} of kind {kind}.")
-    _warn_of_problem(added, options.home)
+    warn_of_problem(added, options.home)
     if install := missing_extra(kind):
         warn(f"this kind needs an extra; install it with: {install}")
 
@@ -138,13 +138,13 @@ def set_(options: SimpleNamespace) -> None:
         check_options(old.kind, {key: value for key, value in merged.items() if value})
         plain, secret = _by_secrecy({key: value or None for key, value in values.items()})
         async with audited(accounts.audit, "connection.set", name, values):
-            _check_volume_id(old.kind, merged)
+            check_volume_id(old.kind, merged)
             changed = await accounts.connections.change(name, options=plain, secrets=secret)
-            return await _bound(accounts, changed)
+            return await bound(accounts, changed)
 
     changed = with_accounts(options.home, action)
     print(f"Changed the connection {name}.")
-    _warn_of_problem(changed, options.home)
+    warn_of_problem(changed, options.home)
 
 
 def list_(options: SimpleNamespace) -> None:
@@ -189,7 +189,7 @@ def delete(options: SimpleNamespace) -> None:
     print(f"Deleted the connection {name}. Its files are still there.")
 
 
-def _check_volume_id(kind: str, values: Mapping[str, str]) -> None:
+def check_volume_id(kind: str, values: Mapping[str, str]) -> None:
     """Refuse a folder whose volume id no connection can take."""
     from portico.providers.folders import volume_id
 
@@ -197,7 +197,7 @@ def _check_volume_id(kind: str, values: Mapping[str, str]) -> None:
         raise NotPossible(f"The folder {values['folder']} {wrong}; remove that file, or choose another folder.")
 
 
-async def _bound(accounts: Accounts, connection: "Connection") -> "Connection":
+async def bound(accounts: Accounts, connection: "Connection") -> "Connection":
     """The connection, bound to its folder as this machine sees it: another node may not have mounted it."""
     from portico.providers.folders import volume_id
 
@@ -271,7 +271,7 @@ def _by_secrecy(values: Mapping[str, Text]) -> tuple[dict[str, Text], dict[str, 
     return plain, {key: value for key, value in values.items() if key in SECRET_OPTIONS}
 
 
-def _warn_of_problem(connection: "Connection", home: Path) -> None:
+def warn_of_problem(connection: "Connection", home: Path) -> None:
     if found := problem(connection, home, writable=True):
         warn(found)
 

@@ -107,11 +107,11 @@ async def _invitation(accounts: Accounts, name: str) -> Invited:
 
     with closing(Passwords()) as passwords:
         made = await Invitations(accounts.database, passwords).make(name)
-    base = await _address(accounts)
+    base = await gateway_address(accounts)
     return {"invitation": f"{base.rstrip('/')}/invite#{made.token}", "invitationExpiresAt": made.expires_at}
 
 
-async def _address(accounts: Accounts) -> str:
+async def gateway_address(accounts: Accounts) -> str:
     """Where users find the gateway: as the settings or the other nodes say, or else where it was last started."""
     settings = accounts.settings
     if settings.public_url:
@@ -127,6 +127,11 @@ async def _address(accounts: Accounts) -> str:
 def _show_invitation(home: Home, invited: Invited) -> None:
     link = str(invited["invitation"])
     print(f"The link to set a password, valid once within 7 days: {link}")
+    explain_link(home, link)
+
+
+def explain_link(home: Home, link: str) -> None:
+    """Say what to put before a link that leads nowhere, or only from this machine."""
     if link.startswith("/"):
         print("Put your gateway's address before it, or set server.public-url.")
     remembered = remembered_address(home)
