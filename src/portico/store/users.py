@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -102,6 +102,8 @@ def within(address: str, ranges: tuple[Network, ...]) -> bool:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:
         return False
+    if isinstance(parsed, IPv6Address):
+        parsed = parsed.ipv4_mapped or parsed
     return any(parsed in each for each in ranges)
 
 
