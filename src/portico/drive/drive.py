@@ -118,7 +118,7 @@ class Drive:
 
     def _is_there(self, path: Path) -> bool:
         """Whether the tree has this folder, even if the storage has none."""
-        return len(path.segments) == self._depth or (self._inner is not None and self._inner.leads(path))
+        return len(path.segments) == self._depth or (self._inner is not None and self._inner.takes(path))
 
     def has(self, path: Path, *, is_folder: bool) -> bool:
         """Whether this path is of the drive, and not hidden by a mount below it."""
@@ -128,9 +128,13 @@ class Drive:
         """Whether the storage need not have this folder. A file in its place is hidden by the mounts below."""
         return self._is_there(folder) and (isinstance(error, NotFound) or len(folder.segments) != self._depth)
 
-    def _require_replaceable(self, path: Path) -> None:
-        if self._is_there(path):  # it need not be there for the provider to see
-            raise root_is_a_folder() if path.is_root else cannot_replace_folder(path.name)
+    def _check_file(self, path: Path, on_conflict: OnConflict | None) -> None:
+        """Refuse to replace a folder that need not be there for the provider to see."""
+        if path.is_root:
+            raise root_is_a_folder()
+        is_point = len(path.segments) == self._depth
+        if is_point or (on_conflict is not OnConflict.RENAME and self._is_there(path)):
+            raise cannot_replace_folder(path.name)
 
     def allows(self, right: Right) -> bool:
         return right in self.rights
@@ -277,7 +281,7 @@ class Drive:
         `on_name` is called with the name that `RENAME` found, before `chunks` is read; it is then kept free of others.
         """
         self.require(Right.UPLOAD)
-        self._require_replaceable(path)
+        self._check_file(path, on_conflict)
         self._check_depth(path)
         replace = self._may_replace(on_conflict)
         folder = self._place(path.parent)
@@ -323,7 +327,7 @@ class Drive:
         modified: datetime | None = None,
     ) -> ResumableUpload:
         self.require(Right.UPLOAD)
-        self._require_replaceable(path)
+        self._check_file(path, on_conflict)
         self._check_depth(path)
         return await self._provider.begin_upload(
             self._place(path),
@@ -343,6 +347,7 @@ class Drive:
     ) -> Entry:
         replace = self._may_replace(on_conflict)
         try:
+            self._check_file(path, None)
             if not (replace and self._keeps):
                 return await upload.finish(save)
             async with self.trash.replacement(self._place(path)) as replacement:

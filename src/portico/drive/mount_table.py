@@ -32,6 +32,11 @@ class InnerMounts:
         """Whether there is a mount point below this path."""
         return any(self._reach.names_in(path).values())
 
+    def takes(self, path: Path) -> bool:
+        """Whether this path is a mount point, or leads to one, so that nothing else can have it."""
+        path = self._spelled(path)
+        return self._reach.is_point(path) or self.leads(path)
+
     def add_to(self, page: Page, folder: Path, *, is_first: bool) -> None:
         """Make a page of what is stored one of what the tree has: mount points are on the first page."""
         shown = self.shown_in(folder)
@@ -60,7 +65,7 @@ class VirtualFolders(Provider):
 
     kind = "virtual"
     max_page_size = 5000
-    max_file_size = 0
+    max_file_size = 2**63 - 1
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
