@@ -19,6 +19,7 @@ from . import (
     listings,
     loads,
     memory,
+    mounts,
     races,
     resumable,
     shares,
@@ -57,6 +58,7 @@ LINES: Lines = {
     **hostile_users.LINES,
     **clusters.LINES,
     **endings.LINES,
+    **mounts.LINES,
 }
 
 BRIEF = (
@@ -68,6 +70,7 @@ BRIEF = (
     "left-over-s3",
     "left-over-azure-files",
     "left-over-gcs",
+    "mount-kills",
     "durability-local",
     "durability-trace",
     "confinement-paths",
