@@ -13,12 +13,16 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portico.accounts.connections import Connections
+from portico.accounts.mounts import Mounts, owner_of
 from portico.accounts.passwords import Passwords
 from portico.accounts.sessions import Sessions
 from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
 from portico.api.requests import FILESYSTEM
 from portico.api.services import Services
+from portico.model.paths import Path
+from portico.model.reach import MountRule
+from portico.model.rights import parse_rights
 from portico.observability.logs import RequestLog, discard
 from portico.observability.metrics import Metrics
 from portico.server.application import create_app
@@ -62,6 +66,7 @@ class Gateway:
     stop: Callable[[], None]
     sessions: Sessions
     users: Users
+    mounts: Mounts
     connections: Connections
     settings: Settings
 
@@ -82,6 +87,11 @@ class Gateway:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
         return file
+
+    async def mount(self, path: str, rights: str, user: str = "web") -> None:
+        """Give a folder of the user's root rights of its own."""
+        rule = MountRule(Path.parse(path), "local", f"/web{path}", parse_rights(rights))
+        await self.mounts.add(owner_of(user), rule)
 
     async def sign_in(self, name: str = "web") -> dict[str, str]:
         """The header of a fresh session, without the work of a password."""
@@ -197,6 +207,7 @@ async def running(
                 app.on_stop,
                 Sessions(database, token_lifetime=chosen.token_lifetime, refresh_lifetime=chosen.refresh_lifetime),
                 Users(database, passwords),
+                Mounts(database),
                 Connections(database, Vault(SecretKey.load(chosen.secret_key_file, {}))),
                 chosen,
             )

@@ -53,6 +53,7 @@ async def test_a_key_is_made_shown_once_used_and_ended(
     assert session.json() == {
         "username": "web",
         "rights": ["list", "upload"],
+        "mounts": [{"path": "/", "rights": ["list", "upload"]}],
         "key": {"id": made["id"], "name": "ci", "folder": "/in"},
     }
     assert (await ask(gateway, key, "PUT", address("a.txt"), content=b"x")).status_code == 201

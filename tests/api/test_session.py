@@ -2,9 +2,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from portico.accounts.mounts import owner_of
+from portico.api.account import KEYS
+from portico.model.paths import Path
 from portico.model.rights import Right
 
-from .conftest import Clock
+from .conftest import Clock, OpenGateway
 from .gateways import Gateway, address
 
 
@@ -13,10 +16,44 @@ async def test_the_session_says_who_is_signed_in(gateway: Gateway) -> None:
     assert response.status_code == 200
     assert response.headers["Cache-Control"] == "no-store"
     body = response.json()
-    assert body.keys() == {"username", "rights", "expiresAt"}
+    assert body.keys() == {"username", "rights", "mounts", "expiresAt"}
     assert (body["username"], body["rights"]) == ("reader", ["list", "download"])
+    assert body["mounts"] == [{"path": "/", "rights": ["list", "download"]}]
     assert body["expiresAt"].endswith("Z")
     assert datetime.fromisoformat(body["expiresAt"]) > datetime.now(UTC)
+
+
+async def test_the_session_lists_the_mounts(gateway: Gateway) -> None:
+    mounts = {
+        "/team": "list download upload delete",
+        "/team/plans": "list replace delete",
+        "/hidden": "",
+        "/a/b": "list",
+    }
+    await gateway.mounts.remove(owner_of("web"), Path())
+    for path, rights in mounts.items():
+        await gateway.mount(path, rights)
+    headers = await gateway.sign_in()
+    body = (await gateway.client.get("/backend/session", headers=headers)).json()
+    assert body["mounts"] == [
+        {"path": "/a/b", "rights": ["list"]},
+        {"path": "/team", "rights": ["list", "download", "upload", "delete"]},
+        {"path": "/team/plans", "rights": ["list", "overwrite"]},
+    ]
+    assert body["rights"] == ["list", "download", "upload", "overwrite"]
+    assert (await gateway.login()).json()["scope"] == "list download upload overwrite"
+    # The paths of a key start at its folder, and what it may not do it does not name.
+    scope = {"name": "ci", "folder": "/team", "rights": ["download", "delete"]}
+    key = (await gateway.client.post(KEYS, headers=headers, json=scope)).json()["key"]
+    body = (await gateway.client.get("/backend/session", headers={"Authorization": f"Bearer {key}"})).json()
+    assert body["rights"] == ["download", "delete"]
+    assert body["mounts"] == [{"path": "/", "rights": ["download", "delete"]}, {"path": "/plans", "rights": ["delete"]}]
+
+
+async def test_the_session_says_where_files_are_kept_if_that_is_wanted(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(**{"page.show-storage": "true"})
+    body = (await gateway.client.get("/backend/session", headers=await gateway.sign_in("reader"))).json()
+    assert body["mounts"] == [{"path": "/", "rights": ["list", "download"], "connection": "local"}]
 
 
 async def test_rights_that_change_are_seen_in_the_next_request(gateway: Gateway) -> None:

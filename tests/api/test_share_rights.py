@@ -49,6 +49,21 @@ async def test_a_guest_is_not_sent_to_the_trash_of_a_full_storage(
     assert refused.json()["detail"] == ("The storage is full. Ask the person who sent you the link to make room.")
 
 
+async def test_a_guest_gets_to_know_the_rights_in_each_folder(gateway: Gateway) -> None:
+    gateway.put("box/plans/a.txt")
+    for path, rights in {"/box/plans": "list share", "/box/mine": "list download", "/other": "list share"}.items():
+        await gateway.mount(path, rights, SHARER)
+    whole, plans = {"path": "/", "rights": ["list", "download"]}, {"path": "/plans", "rights": ["list"]}
+    visit = (await (await share(gateway)).guest()).visit
+    assert (visit["rights"], visit["mounts"]) == (["download", "list"], [whole, plans])
+    # Who cannot list gets to know no names.
+    visit = (await (await share(gateway, kind="request", askName=False)).guest()).visit
+    assert visit["mounts"] == [{"path": "/", "rights": ["upload"]}]
+    gateway.put("box/a.txt")
+    visit = (await (await share(gateway, "/box/a.txt")).guest()).visit
+    assert visit["mounts"] == [whole]
+
+
 def _in(seconds: int) -> str:
     return timestamps.from_epoch(clock_module.now() + seconds * 1000)
 

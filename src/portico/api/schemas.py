@@ -10,6 +10,8 @@ from starlette.responses import Response
 from portico.api.problems import Problem
 from portico.model.entries import FOLDER_TYPE, Entry, Page
 from portico.model.paths import Path
+from portico.model.reach import Mount
+from portico.model.rights import Right, shown
 
 
 class EntryBody(msgspec.Struct, gc=False, rename="camel"):
@@ -130,9 +132,26 @@ class KeyInUseBody(msgspec.Struct):
     """Of the user's tree: the root of all paths."""
 
 
+class MountBody(msgspec.Struct):
+    """A part of the user's tree: a folder with everything below it, up to the mounts in it."""
+
+    path: str
+    """The longest path that matches wins."""
+    rights: list[Right]
+    connection: str | msgspec.UnsetType = msgspec.UNSET
+    """Where its files are kept, if the administrator shows it (`page.show-storage`)."""
+
+
+def mount_body(mount: Mount, *, shows_storage: bool = False) -> MountBody:
+    connection = mount.place.connection if shows_storage else msgspec.UNSET
+    return MountBody(str(mount.path), shown(mount.rights), connection)
+
+
 class SessionBody(msgspec.Struct, rename="camel"):
     username: str
     rights: list[str]
+    """All that is given in any of the mounts."""
+    mounts: list[MountBody]
     expires_at: str | msgspec.UnsetType = msgspec.UNSET
     """When the access token expires; a key has none."""
     key: KeyInUseBody | msgspec.UnsetType = msgspec.UNSET

@@ -15,5 +15,7 @@ class Services(msgspec.Struct, frozen=True):
     """Files per upload."""
     max_file_size: int
     """Bytes; 0 is no limit."""
+    shows_storage: bool
+    """Whether users are told on which connection their files are kept."""
     public_url: str
     """The address by which clients reach the gateway, without a slash at the end; empty if it is not known."""

@@ -78,6 +78,7 @@ def create_app(chosen: Settings, request_log: RequestLog = logs.discard, *, pati
                 secure_cookies=chosen.tls_enabled or bool(chosen.behind_proxy),
                 max_files=chosen.max_files,
                 max_file_size=chosen.max_file_size,
+                shows_storage=chosen.shows_storage,
                 public_url=chosen.public_url.rstrip("/"),
             )
 

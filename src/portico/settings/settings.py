@@ -266,6 +266,13 @@ class Settings:
         "Folders that can be shared, with everything in them: paths as users see them, separated "
         "by commas, like /public, /outbox. Links to other folders don't work. Empty: all.",
     )
+    shows_storage: bool = _setting(
+        "page.show-storage",
+        parsers.flag,
+        False,
+        "Whether users see on which connection their files are kept: in the details on the page, "
+        "and in the answer to GET /backend/session.",
+    )
     trash_retention: timedelta = _setting(
         "trash.retention",
         parsers.trash_retention,

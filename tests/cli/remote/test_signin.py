@@ -16,7 +16,7 @@ import pytest
 from portico.client.auth import keyring, profiles
 from portico.client.http.origin import Origin
 
-from ...gateways import Gateway, free_port
+from ...gateways import Gateway, free_port, wait_until
 from ..conftest import Portico
 
 RING = """
@@ -41,7 +41,22 @@ def test_the_token_is_kept_in_a_private_file(remote: Portico, gateway: Gateway, 
     assert outcome.data["username"] == "web"
     assert outcome.data["url"] == gateway.url
     assert kept["tokens"]["access_token"] not in outcome.out + outcome.err
+    assert outcome.data["mounts"] == [{"path": "/", "rights": ["list", "download", "upload", "overwrite"]}]
     assert remote("whoami").out == f"web at {gateway.url}, with the rights list, download, upload, overwrite.\n"
+
+
+def test_several_folders_are_listed_with_their_rights(remote: Portico, gateway: Gateway) -> None:
+    given = ("--connection", "local", "--folder", "/team", "--rights", "list,download")
+    gateway.command("mount", "add", "web", "/team", *given, "--existing-folder")
+    try:
+        wait_until(lambda: len(remote("whoami", "--json").data["mounts"]) == 2, "the gateway knows of the mount")
+        assert remote("whoami").out.splitlines()[1:] == [
+            "path   rights",
+            "/      list download upload overwrite",
+            "/team  list download",
+        ]
+    finally:
+        gateway.command("mount", "remove", "web", "/team")
 
 
 def test_the_file_is_private_from_its_first_moment(

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from portico.cli.console.exits import DONE, FAILED, UsageMistake
-from portico.cli.console.output import tell
+from portico.cli.console.output import show_list, tell
 from portico.cli.console.terminal import ask_hidden, at_terminal, read_standard_input, warn
 from portico.cli.remote.command import exit_code, sentence
 from portico.cli.remote.connect import Gateway, connect, profile_name
@@ -90,6 +90,9 @@ def whoami(options: SimpleNamespace) -> None:
     by = f" (profile {profile})" if profile and profile != profiles.DEFAULT else ""
     text = f"{session['username']} at {url}{by}, with the rights {', '.join(session['rights']) or 'to nothing'}."
     tell(text, {**session, "url": url, "profile": profile}, as_json=options.as_json)
+    mounts = session.get("mounts", [])  # an older gateway does not list them
+    if not options.as_json and [mount["path"] for mount in mounts] not in ([], ["/"]):
+        show_list(mounts, as_json=False, empty="")
 
 
 def _before(name: str) -> Profile | None:

@@ -14,6 +14,8 @@ from portico.drive.connection_pool import ConnectionPool
 from portico.model.entries import Entry
 from portico.model.errors import InvalidRequest, LimitReached, MoreNeeded, PorticoError
 from portico.model.paths import Path, name_flaw
+from portico.model.reach import Mount
+from portico.model.rights import Right
 from portico.model.visible_text import is_deceptive
 from portico.observability.audit import DONE, AuditTrail
 from portico.operations.actors.request_context import RequestContext
@@ -49,6 +51,8 @@ class Visit(Confidential, msgspec.Struct, frozen=True):
     file: Entry | None
     """If it is a link to a file."""
     rights: frozenset[str]
+    mounts: tuple[Mount, ...]
+    """Of what is shared, with the rights in each; only the outermost for a guest who cannot list."""
     types: tuple[str, ...]
     link_expires_at: int | None
     has_own_folder: bool
@@ -112,7 +116,7 @@ class GuestSignIn:
         raise AssertionError("there is no end of names")
 
     async def _visit(self, token: str, guest: Guest) -> Visit:
-        link, file = guest.link, None
+        link, file, rights = guest.link, None, guest.user.rights
         if guest.only_file:
             file = await (await self._pool.of(guest.open.limited_owner)).find(guest.only_file)
         shown = "" if guest.is_upload_only or not guest.open.shared else guest.open.shared[0].name
@@ -125,7 +129,12 @@ class GuestSignIn:
             link.note,
             shown,
             file,
-            frozenset(map(str, guest.user.rights)),
+            frozenset(map(str, rights)),
+            tuple(
+                mount
+                for mount in guest.user.reach.mounts
+                if mount.rights and (mount.path.is_root or (Right.LIST in rights and not file))
+            ),
             link.types,
             end_of(link, self._links.policy),
             guest.folder is not None,
