@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import jsonschema
 import pytest
@@ -206,6 +207,32 @@ def test_local_folders_are_checked_as_by_connection_add(anna: Portico, tmp_path:
     assert (tmp_path / "new" / ".portico~volume").exists()
 
 
+def test_a_folder_that_has_files_already(anna: Portico, home: Path, tmp_path: Path) -> None:
+    file = policy_file(
+        tmp_path,
+        "groups:\n  g: {members: [bo], mounts: {/home: {connection: local, folder: '/homes/{user}', rights: [list]}}}\n"
+        "users:\n  bo: {}",
+    )
+    (home / "files" / "homes" / "bo").mkdir(parents=True)
+    (home / "files" / "homes" / "bo" / "old.txt").touch()
+    sentence = (
+        "These folders already have files: /homes/bo in local (for 'bo'). "
+        "If these files are meant for the user, add --existing-folder.\n"
+    )
+    dry = anna("apply", file, "--dry-run")
+    assert (dry.code, dry.err) == (0, f"Warning: {sentence}")
+    refused = anna("apply", file, "--yes")
+    assert (refused.code, refused.err) == (1, sentence)
+    assert "bo: {}" not in anna("export").out
+    assert anna("apply", file, "--yes", "--existing-folder").code == 0
+    assert anna("apply", file, "--yes").out == NOTHING
+    # The user has the folder already.
+    policy_file(
+        tmp_path, "users:\n  bo: {mounts: {/mine: {connection: local, folder: '/homes/{user}', rights: [list]}}}"
+    )
+    assert anna("apply", file, "--yes").code == 0
+
+
 def test_audit_lines(anna: Portico, home: Path, tmp_path: Path) -> None:
     file = policy_file(tmp_path, "groups: {g: {members: [anna]}}\nusers: {bo: {}}")
     assert anna("apply", file, "--yes").code == 0
@@ -239,7 +266,7 @@ def test_state_that_changed_since_the_plan(
 
 
 def running(home: Path, *arguments: str) -> "subprocess.Popen[str]":
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "portico", "--home", str(home), *arguments]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -262,21 +289,29 @@ def test_two_at_once(anna: Portico, home: Path, tmp_path: Path) -> None:
     assert f"members: [{path}0]" in exported
 
 
-@pytest.mark.parametrize("delay", [0.25, 0.45])
-def test_killed_while_it_applies(anna: Portico, home: Path, tmp_path: Path, delay: float) -> None:
+@pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.thorough)])
+def test_killed_while_it_applies(anna: Portico, home: Path, tmp_path: Path, kills: int) -> None:
     names = [f"u{number}" for number in range(60)]
-    users = "\n".join(f"  {name}: {{mounts: {{/: {{connection: local, rights: [list]}}}}}}" for name in names)
-    file = policy_file(tmp_path, f"groups:\n  g: {{members: [{', '.join(names)}]}}\nusers:\n{users}\n")
-    before = anna("export").out
-    command = running(home, "apply", file, "--yes")
-    try:
+
+    def file(rights: str) -> str:
+        users = "\n".join(f"  {name}: {{mounts: {{/: {{connection: local, rights: [{rights}]}}}}}}" for name in names)
+        group = f"  {rights}: {{members: [{', '.join(names)}]}}"
+        return policy_file(tmp_path, f"groups:\n{group}\nusers:\n{users}\n")
+
+    assert anna("apply", file("list"), "--yes").code == 0
+    had, random = "list", Random(27)
+    for _ in range(kills):
+        wanted = "download" if had == "list" else "list"
+        command = running(home, "apply", file(wanted), "--prune", "--yes")
         assert command.stdout
-        command.stdout.readline()  # the plan is about to be applied
-        command.wait(delay)
-    except subprocess.TimeoutExpired:
-        command.send_signal(signal.SIGKILL)
-    command.communicate()
-    after = anna("export").out
-    assert after == before or after.count("/: {connection: local, rights: [list]}") == len(names)
-    assert anna("apply", file, "--yes").code == 0
-    assert anna("apply", file).out == NOTHING
+        assert command.stdout.readline() == "Groups\n", "the plan: it is about to be applied"
+        try:
+            command.wait(random.uniform(0, 0.6))
+        except subprocess.TimeoutExpired:
+            command.send_signal(signal.SIGKILL)
+        command.communicate()
+        groups, _, users = anna("export").out.partition("groups:")[2].partition("users:")
+        [had] = re.findall(r"^  (\w+):$", groups, re.M)
+        assert users.count(f"/: {{connection: local, rights: [{had}]}}") == len(names)
+    assert anna("apply", file("upload"), "--prune", "--yes").code == 0
+    assert anna("apply", file("upload"), "--prune").out == NOTHING

@@ -15,6 +15,7 @@ from portico.accounts.policy.file import ConnectionSpec, MountSpec, PolicyFile, 
 from portico.accounts.policy.policy import APPLY, ConnectionPolicy, GroupPolicy, Limits, Policy, UserPolicy
 from portico.model import timestamps
 from portico.model.errors import InvalidRequest
+from portico.model.paths import Place
 from portico.model.reach import MountRule
 
 
@@ -104,6 +105,21 @@ def passwords_of(plan: Plan, file: PolicyFile, resolve: Resolve) -> dict[str, st
             except InvalidRequest as error:
                 mistakes.add(reference.line, error.detail)
     mistakes.check()
+    return found
+
+
+def new_personal_places(plan: Plan) -> dict[Place, str]:
+    """The folders named after users that users get with the plan, with the users' names."""
+    found: dict[Place, str] = {}
+    if not plan.changes:
+        return found
+    for key, user in plan.after.users.items():
+        had = {mount.place for mount in plan.before.reach(key).mounts} if key in plan.before.users else set()
+        given = [(rule, None) for rule in user.mounts]
+        joined = [(rule, group.name) for group in plan.after.groups_of(key) for rule in group.mounts]
+        for rule, group in (*given, *joined):
+            if rule.is_personal and rule.rights and (place := rule.mount_for(user.name, group).place) not in had:
+                found[place] = user.name
     return found
 
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from portico.cli.administration.accounts import Accounts, audited, read_accounts
 from portico.cli.administration.connections import bound, check_volume_id, warn_of_problem
+from portico.cli.administration.existing_folders import EXISTING_FOLDER, check_places
 from portico.cli.administration.home_setup import with_new_accounts
 from portico.cli.administration.users import explain_link, gateway_address
 from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON, Facts, print_json, tell
 from portico.cli.console.parser import Command, argument, flag
-from portico.cli.console.terminal import confirm, standard_input, warn
+from portico.cli.console.terminal import confirm, standard_input, standard_output, warn
+from portico.model.errors import NotPossible
 from portico.model.rights import shown
 from portico.model.visible_text import visible
 from portico.runtime import clock
@@ -89,8 +91,11 @@ async def _apply(accounts: Accounts, file: "PolicyFile", folder: Path, options: 
     for name in _changed_connections(plan):
         check_volume_id(after.connections[name].kind, after.connections[name].options)
     await _show(accounts, plan, options)
+    if not options.existing_folder:
+        await _check_folders(accounts, plan, dry_run=options.dry_run)
     if not plan.changes or options.dry_run:
         return
+    standard_output().flush()
     with _interruptible():
         confirm("Apply these changes?", yes=options.yes)
     invitations = await _make(accounts, known, plan, passwords)
@@ -100,6 +105,23 @@ async def _apply(accounts: Accounts, file: "PolicyFile", folder: Path, options: 
     if not options.as_json:
         print("\nApplied.")
     await _show_invitations(accounts, invitations, options)
+
+
+async def _check_folders(accounts: Accounts, plan: "Plan", *, dry_run: bool) -> None:
+    """`NotPossible` if a user gets a folder named after them that has files already."""
+    from portico.accounts.connections import Connection
+    from portico.accounts.policy.plan import new_personal_places
+
+    connections = {
+        name: Connection(name, each.kind, dict(each.options), dict(each.secrets), 0)
+        for name, each in plan.after.connections.items()
+    }
+    try:
+        await check_places(accounts, new_personal_places(plan), connections)
+    except NotPossible as error:
+        if not dry_run:
+            raise
+        warn(error.detail)
 
 
 async def _make(
@@ -212,6 +234,7 @@ COMMANDS = {
             flag("--yes", help="Don't ask for confirmation."),
             flag("--dry-run", help="Show what would be done, without doing it."),
             flag("--prune", help="Remove what an earlier apply created, and the file no longer has."),
+            EXISTING_FOLDER,
             JSON,
         ),
         "Examples:\n  portico export > company.yaml\n  portico apply --dry-run company.yaml\n  portico apply company.yaml",

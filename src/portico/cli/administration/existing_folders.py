@@ -1,6 +1,6 @@
 """Folders that exist before the user who gets them: a deleted account may have left its files there."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from portico.model.paths import Path, Place
 from portico.model.reach import MountRule
 
 if TYPE_CHECKING:
+    from portico.accounts.connections import Connection
     from portico.providers.contract.provider import Provider
 
 EXISTING_FOLDER = flag(
@@ -37,7 +38,15 @@ async def check_new_folders(accounts: Accounts, given: Iterable[Given], *, accep
             place = rule.mount_for(name, group).place
             if place not in reached[name]:
                 wanted[place] = name
-    found = await _with_files(accounts, wanted)
+    connections = {place.connection: await accounts.connections.get(place.connection) for place in wanted}
+    await check_places(accounts, wanted, connections)
+
+
+async def check_places(
+    accounts: Accounts, wanted: Mapping[Place, str], connections: "Mapping[str, Connection]"
+) -> None:
+    """`NotPossible` if one of these places, which are named after these users, has files already."""
+    found = await _with_files(accounts, wanted, connections)
     if found:
         places = ", ".join(f"{place.path} in {place.connection} (for '{wanted[place]}')" for place in found[:_SHOWN])
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
@@ -52,12 +61,13 @@ async def _reached(accounts: Accounts, name: str) -> frozenset[Place]:
     return frozenset()
 
 
-async def _with_files(accounts: Accounts, places: Collection[Place]) -> list[Place]:
+async def _with_files(
+    accounts: Accounts, places: Collection[Place], connections: "Mapping[str, Connection]"
+) -> list[Place]:
     found: list[Place] = []
     for name in sorted({place.connection for place in places}):
-        connection = await accounts.connections.get(name)
         try:
-            async with opened_provider(accounts, connection) as (provider, top):
+            async with opened_provider(accounts, connections[name]) as (provider, top):
                 mine = sorted((place for place in places if place.connection == name), key=str)
                 found += [place for place in mine if await _has_files(provider, place.path.under(top))]
         except PorticoError as error:
