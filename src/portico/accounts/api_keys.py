@@ -78,6 +78,7 @@ class ApiKeys:
         self._database = database
         self._records = KeyRecords(database)
         self.list = self._records.all
+        self.usable = self._records.usable
         self.sweep = self._records.sweep
         self._cache: CredentialCache[KeyUse] = CredentialCache(self._query, database.now)
         self.forget = self._cache.forget

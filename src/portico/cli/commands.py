@@ -28,6 +28,8 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "user": _of_server("users", "Manage Web Users: who can sign in, and what they see."),
     "group": _of_server("groups", "Manage groups: users who share mounts and limits."),
     "mount": _of_server("mounts", "Manage mounts: the folders that the trees of users and groups consist of."),
+    "explain": _of_server("reach", "Explain what a Web User can do at a path, and why."),
+    "who": _of_server("reach", "List the users, keys and links that reach a place in a storage."),
     "key": _of_server("keys", "Manage API keys, with which programs act for a Web User."),
     "connection": _of_server("connections", "Manage connections to the storage services that hold the files."),
     "apply": _of_server("apply", "Make connections, groups, users and mounts what a file says."),

@@ -138,6 +138,11 @@ class ConnectionPool:
         drive.right_missing = folders.refusal
         return drive
 
+    async def key(self, place: Place) -> tuple[str, ...]:
+        """The same for all connections that lead to a place: see `Provider.key`."""
+        opened = await self._open(place.connection)
+        return opened.provider.key(place.path.under(opened.prefix))
+
     async def ignores_case(self, mount: Mount) -> bool:
         """Whether the storage of a mount does."""
         return await (await self._open(mount.place.connection)).provider.ignores_case()

@@ -155,13 +155,7 @@ async def open_gateway(
         tickets, keys = Tickets(SessionTickets(database), not_signed_in), ApiKeys(database)
         stack.push_async_callback(keys.close)
         invitations = Invitations(database, passwords)
-        share_policy = SharePolicy(
-            settings.share_enabled,
-            settings.share_max_lifetime or None,
-            settings.share_require_password,
-            tuple(map(Path.parse, settings.share_paths)),
-        )
-        links = ShareLinks(database, share_policy)
+        links = ShareLinks(database, share_policy(settings))
         guests = Guests(database, links, passwords, throttle)
         idempotency_keys = IdempotencyKeys(database)
         sign_in = SignIn(database, passwords, throttle, sessions, Devices(key.derive("devices")))
@@ -267,6 +261,15 @@ async def agreed(settings: Settings, database: Database) -> tuple[Settings, Secr
     cluster = Cluster(database)
     key = await cluster.load_key(settings.secret_key_file)
     return settings.with_values(await cluster.agree(settings.of_the_cluster(), generated_client())), key
+
+
+def share_policy(settings: Settings) -> SharePolicy:
+    return SharePolicy(
+        settings.share_enabled,
+        settings.share_max_lifetime or None,
+        settings.share_require_password,
+        tuple(map(Path.parse, settings.share_paths)),
+    )
 
 
 def _folders_to_write(settings: Settings) -> set[str]:

@@ -98,6 +98,14 @@ class KeyRecords:
         rows = await self._database.fetch(query.order_by(api_keys.c.created_at.desc(), api_keys.c.id))
         return [_key_of(row) for row in rows]
 
+    async def usable(self) -> list[tuple[User, ApiKey, User]]:
+        """All keys that have not expired, each with its owner, and with the owner as limited by the key."""
+        now = self._database.now()
+        living = or_(api_keys.c.expires_at.is_(None), api_keys.c.expires_at > now)
+        query = _WITH_OWNER.where(living).order_by(users.c.name_key, api_keys.c.created_at, api_keys.c.id)
+        found = [(user_of(row), _key_of(row)) for row in await self._database.fetch(query)]
+        return [(owner, key, _limited(owner, key)) for owner, key in found]
+
     async def get(self, user: User, key_id: str) -> ApiKey | None:
         query = select(*_KEY_COLUMNS).where(api_keys.c.user_id == user.id, api_keys.c.id == key_id)
         row = await self._database.first(query)
@@ -113,7 +121,7 @@ class KeyRecords:
         if row is None or (row.key_expires_at is not None and row.key_expires_at <= self._database.now()):
             return None
         key, owner = _key_of(row), user_of(row)
-        use = KeyUse(key, owner, owner.limited_to(key.folder, key.rights), digest)
+        use = KeyUse(key, owner, _limited(owner, key), digest)
         return use, row.key_expires_at or 2**62
 
     async def note_use(self, key_id: str, address: str) -> None:
@@ -125,6 +133,10 @@ class KeyRecords:
     async def sweep(self) -> None:
         before = self._database.now() - KEPT_DAYS * 86_400_000
         await self._database.execute(delete(api_keys).where(api_keys.c.expires_at <= before), wait=SWEEP_WAIT)
+
+
+def _limited(owner: User, key: ApiKey) -> User:
+    return owner.limited_to(key.folder, key.rights)
 
 
 def _key_of(row: AnyRow) -> ApiKey:

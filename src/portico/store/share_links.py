@@ -231,6 +231,11 @@ class LinkRecords:
 
     # The guests'
 
+    async def open(self) -> builtins.list[OpenLink]:
+        """All links that have not been ended."""
+        query = _OPEN.where(share_links.c.ended_at.is_(None)).order_by(users.c.name_key, share_links.c.created_at)
+        return [open_link_of(row) for row in await self._database.fetch(query)]
+
     async def by_digest(self, digest: bytes) -> OpenLink | None:
         row = await self._database.first(_OPEN.where(share_links.c.digest == digest))
         return None if row is None else open_link_of(row)
