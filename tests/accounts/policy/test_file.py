@@ -1,5 +1,7 @@
 import json
 import os
+import re
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from portico.accounts.policy.assertions import check_assertions
 from portico.accounts.policy.document import MAX_BYTES, Mistakes, PolicyMistake, parse
 from portico.accounts.policy.export import exported, quoted
 from portico.accounts.policy.file import PolicyFile, Reference, StorageKinds, read_policy
+from portico.accounts.policy.plan import desired, make_plan
 from portico.accounts.policy.policy import ConnectionPolicy, Policy
 from portico.accounts.policy.references import References
 from portico.model.errors import InvalidRequest
@@ -320,3 +324,20 @@ def test_any_text_can_be_exported(text: str) -> None:
     assert parse(f"{{key: {quoted(text)}, other: x}}", Mistakes("")).plain == {"key": text, "other": "x"}
     assert parse(f"key: [{quoted(text)}]", Mistakes("")).plain == {"key": [text]}
     assert yaml.safe_load(f"key: [{quoted(text)}]") == {"key": [text]}
+
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "reach.md").read_text()
+
+
+def test_the_example_of_the_guide() -> None:
+    [example] = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.M | re.S)
+    jsonschema.validate(plain(example), SCHEMA)
+    file = read(example)
+    environment = {"CLOUD_SECRET": "x", "DORA_PASSWORD": "x"}
+    empty = Policy({}, {}, {})
+    after = desired(empty, file, STORAGE, References(Path("/"), environment).resolve, prune=False)
+    check_assertions(file.assertions, after, "", datetime(2026, 11, 19, tzinfo=UTC))
+    text = example.replace("members: [anna]", "members: [anna, bo]")
+    more = desired(empty, read(text), STORAGE, References(Path("/"), environment).resolve, prune=False)
+    for change in make_plan(after, more, datetime(2026, 11, 19, tzinfo=UTC)).access:
+        assert f"  {change}\n" in GUIDE
