@@ -66,9 +66,15 @@ def test_a_folder_as_the_whole_tree() -> None:
 
 
 def test_other_spellings_of_a_mount_point() -> None:
-    assert list(COMPANY.spelled(at("/HR/X"))) == [(at("/hr/X"), Path())]
-    assert list(COMPANY.spelled(at("/projects/A/b"))) == [(at("/projects/a/b"), at("/projects"))]
-    assert not list(COMPANY.spelled(at("/hr/HR")))
+    root = COMPANY.at(Path())
+    assert COMPANY.spelled(at("/HR/X")) == (at("/hr/X"), root)
+    assert COMPANY.spelled(at("/Projects/A/Plans/b")) == (at("/projects/a/plans/b"), root)
+    assert COMPANY.spelled(at("/Projects/A/b")) == (at("/projects/a/b"), root)
+    for path in ("/hr/HR", "/projects/a", "/projects/A2", "/other"):
+        assert COMPANY.spelled(at(path)) is None or path == "/projects/A2"
+    both = Reach([mount("/", "disk/"), mount("/a", "disk/x"), mount("/A/b", "disk/y")])
+    assert both.spelled(at("/A/c")) == (at("/a/c"), both.at(Path())), "a mount point goes before what leads to one"
+    assert both.spelled(at("/A/b/c")) is None
 
 
 def test_where_a_place_is_in_the_tree() -> None:

@@ -55,7 +55,7 @@ class InnerMounts:
 
     def _spelled(self, path: Path) -> Path:
         """As the mount table spells it, if that is the same to the storage."""
-        while self._ignores_case and (spelled := next(self._reach.spelled(path), None)):
+        while self._ignores_case and (spelled := self._reach.spelled(path)) and spelled[1] is self._mount:
             path = spelled[0]
         return path
 

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 
 import msgspec
@@ -21,7 +21,7 @@ class Mount(msgspec.Struct, frozen=True):
     """In the tree."""
     place: Place
     rights: frozenset[Right]
-    """With none, the folder is hidden: a mount may take away what the one above it gives."""
+    """With none, it is as if there were nothing: such a mount takes away what the one above it gives."""
     group: str | None = None
     """From which it comes; None if it is the user's own."""
 
@@ -70,6 +70,11 @@ class Reach:
         """The mount that a path belongs to; None if it is virtual, or leads nowhere."""
         if self._whole:
             return self._whole
+        mount = self.deepest(path)
+        return mount if mount and mount.rights else None
+
+    def deepest(self, path: Path) -> Mount | None:
+        """As `at`, but it may be a mount without rights."""
         segments = path.segments
         for depth in range(len(segments), -1, -1):
             if mount := self._at.get(segments[:depth]):
@@ -110,22 +115,24 @@ class Reach:
             if len(mount.path.segments) > depth and folder.holds(mount.path):
                 yield mount
 
-    def spelled(self, path: Path) -> Iterator[tuple[Path, Path]]:
-        """Other spellings of a path that lead to a mount point, each with the folder whose storage decides about it.
-
-        A storage that ignores case has the same folder under all of them.
-        """
-        if self._whole:
-            return
-        segments = path.segments
-        for depth, segment in enumerate(segments):
-            folder = segments[:depth]
-            names = self._names.get(folder, _NO_NAMES)
-            if segment not in names:
-                like = folded(segment)
-                for name in names:
-                    if folded(name) == like:
-                        yield Path((*folder, name, *segments[depth + 1 :]), path.as_folder), Path(folder)
+    def spelled(self, path: Path) -> tuple[Path, Mount] | None:
+        """The path as the table spells it, if it differs only in case from a mount point, or else from a folder that
+        leads to one; and the mount that it has now. If the storage of that one ignores case, they are the same."""
+        outer = None if self._whole else self.deepest(path)
+        if outer is None:
+            return None
+        depth, like = len(outer.path.segments), [*map(folded, path.segments)]
+        best, found = (False, 0, True), path.segments
+        for mount in self.below(outer.path):
+            names, shared = mount.path.segments, depth
+            for name, segment in zip(names[depth:], like[depth:], strict=False):
+                if folded(name) != segment:
+                    break
+                shared += 1
+            rank = (shared == len(names), shared, names[:shared] == path.segments[:shared])
+            if shared > depth and rank > best:
+                best, found = rank, names[:shared] + path.segments[shared:]
+        return None if found == path.segments else (Path(found, path.as_folder), outer)
 
     def paths_of(self, place: Place) -> Iterator[tuple[Path, Mount]]:
         """Where the tree has this place; mounts may overlap. What lies deepest in the storage comes first."""
@@ -223,6 +230,7 @@ def reach_of(user: str, own: Iterable[MountRule], groups: Iterable[tuple[str, It
     return Reach(mounts.values())
 
 
+@lru_cache(maxsize=10_000)
 def folded(name: str) -> str:
     """Equal for names that any storage may take for the same."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())

@@ -78,18 +78,16 @@ class Tree:
 
     async def spelled(self, path: Path) -> Path:
         """To a storage that ignores case, a path that differs from a mount point only in case is that mount point."""
-        for spelled, folder in () if self.reach.is_simple else self.reach.spelled(path):
-            mount = self.reach.at(folder)
-            if mount and await self._shared.pool.ignores_case(mount):
-                return await self.spelled(spelled)
+        while (other := self.reach.spelled(path)) and await self._shared.pool.ignores_case(other[1]):
+            path = other[0]
         return path
 
     def require_movable(self, path: Path) -> None:
         """`NotPossible` for a mount point, and for a folder that contains one: it is in more than one place."""
         if self.reach.is_simple or path.is_root:
             return
-        mount = self.reach.at(path) if self.reach.is_point(path) else next(self.reach.below(path), None)
-        if mount and mount.path == path:
+        at, mount = self.reach.at(path), next(self.reach.below(path), None)
+        if at and at.path == path:
             raise NotPossible(
                 f"'{path}' is a folder of its own and can't be changed or copied as a whole; use what is in it."
             )
