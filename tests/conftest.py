@@ -6,6 +6,7 @@
 import gc
 import os
 import signal
+import tempfile
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from hypothesis import settings
 
 from .cheap_argon2 import CheapArgon2
 from .cheap_libraries import with_plain_tracebacks, without_public_authorities
+from .servers.memory import data_folder
 
 if TYPE_CHECKING:
     from .servers.postgres import PostgresServer
@@ -22,6 +24,10 @@ pytest_plugins = ["tests.fixtures"]
 
 # A run in the background ignores Ctrl-C, and so would the commands that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# On a disk, tests would wait for durable writes half of the time. Testers get it from the process that starts them.
+if "TMPDIR" not in os.environ and (memory := data_folder()):
+    os.environ["TMPDIR"] = tempfile.tempdir = memory
 
 settings.register_profile("same", derandomize=True, max_examples=40, deadline=None)
 settings.register_profile("random", max_examples=300, deadline=None)
