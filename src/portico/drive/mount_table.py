@@ -34,7 +34,7 @@ class InnerMounts:
 
     def takes(self, path: Path) -> bool:
         """Whether this path is a mount point, or leads to one, so that nothing else can have it."""
-        path = self._spelled(path)
+        path = self.spelled(path)
         return self._reach.is_point(path) or self.leads(path)
 
     def add_to(self, page: Page, folder: Path, *, is_first: bool) -> None:
@@ -43,17 +43,17 @@ class InnerMounts:
         page.entries = [
             entry
             for entry in page.entries
-            if not self.hides((path := self._spelled(folder.child(entry.name))), entry) and path.name not in shown
+            if not self.hides((path := self.spelled(folder.child(entry.name))), entry) and path.name not in shown
         ]
         if is_first:
             page.entries += [folder_entry(folder.child(name)) for name in shown]
 
     def hides(self, path: Path, entry: Entry) -> bool:
         """Whether a stored entry is not part of the tree."""
-        path = self._spelled(path)
+        path = self.spelled(path)
         return self._reach.at(path) is not self._mount or (not entry.is_folder and self.leads(path))
 
-    def _spelled(self, path: Path) -> Path:
+    def spelled(self, path: Path) -> Path:
         """As the mount table spells it, if that is the same to the storage."""
         while self._ignores_case and (spelled := self._reach.spelled(path)) and spelled[1] is self._mount:
             path = spelled[0]

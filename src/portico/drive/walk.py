@@ -58,7 +58,7 @@ class DriveWalk:
         self.passed += len(page)
         found = [(path.under(self._folder), presentable(entry)) for path, entry in page]
         if inner := self._inner:
-            found = [(path, entry) for path, entry in found if not inner.hides(path, entry)]
+            found = [(inner.spelled(path), entry) for path, entry in found if not inner.hides(path, entry)]
         return found
 
     @property

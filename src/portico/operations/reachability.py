@@ -33,7 +33,7 @@ class Explanation(msgspec.Struct, frozen=True):
     path: Path
     """As the table of mounts spells it, which a storage that ignores case may spell otherwise."""
     mount: Mount | None
-    """The mount that the path belongs to; None if it is virtual, or leads nowhere."""
+    """The mount that the path belongs to, which may have no rights; None if no mount leads there."""
     place: Place | None
     """Where the path is kept."""
     is_virtual: bool
@@ -77,7 +77,7 @@ class Reachability:
             path = await tree.spelled(path)
         except PorticoError as error:
             return Explanation(user, path, None, None, is_virtual=False, inner=(), failure=error)
-        mount, reach = user.reach.at(path), user.reach
+        mount, reach = user.reach.deepest(path), user.reach
         found = Explanation(user, path, mount, reach.place_of(path), reach.is_virtual(path), tuple(reach.below(path)))
         if mount is None:
             return found

@@ -74,7 +74,7 @@ def test_what_holds(test: str) -> None:
         ("bo can upload to /", "bo can't reach /: no mount leads there."),
         # Below the path, and in another spelling.
         ("bo cannot reach /", "bo can reach /a: the mount /a of the group 'staff' gives list and download."),
-        ("bo cannot reach /A", "bo can reach /a: the mount /a of the group 'staff' gives list and download."),
+        ("anna cannot reach /HR", "anna can reach /HR: the user's own mount / gives list, download, upload and overwrite."),
         ("carl can list /", "carl is disabled."),
         ("partners cannot reach /p", "A new member can reach /p/in: the mount /p/in of the group 'partners' gives list and upload."),
         # The user and the group of one name.

@@ -59,10 +59,11 @@ class Assertion(msgspec.Struct, frozen=True):
         if unusable:
             return f"{user} {unusable}."
         mount = reach.at(self.path)
-        if mount is None or not mount.rights:
-            if mount is None and self.rights in (None, {Right.LIST}) and _is_visible_folder(reach, self.path):
+        if mount is None:
+            if self.rights in (None, {Right.LIST}) and reach.is_virtual(self.path):
                 return None
-            hidden = f"{_source(mount)} hides it" if mount else "no mount leads there"
+            hiding = reach.deepest(self.path)
+            hidden = f"{_source(hiding)} hides it" if hiding else "no mount leads there"
             return f"{user} can't reach {self.path}: {hidden}."
         if missing := (self.rights or frozenset()) - mount.rights:
             return f"{user} can't {listed(shown(missing))} there: {_source(mount)} gives only {listed(shown(mount.rights))}."
@@ -70,7 +71,8 @@ class Assertion(msgspec.Struct, frozen=True):
 
     def _permission(self, user: str, reach: Reach) -> str | None:
         """Which mount lets the user do what the test rules out, at the path or below it, in any spelling of it."""
-        for path in (self.path, *(other for other, _ in reach.spelled(self.path))):
+        other = reach.spelled(self.path)
+        for path in (self.path, other[0]) if other else (self.path,):
             mount = reach.at(path)
             for each in ([mount] if mount else []) + list(reach.below(path)):
                 given = each.rights if self.rights is None else each.rights & self.rights
@@ -84,10 +86,6 @@ class Assertion(msgspec.Struct, frozen=True):
 def _alone(group: GroupPolicy) -> Reach:
     """What a member reaches who has nothing else."""
     return reach_of("member", (), [(group.name, group.mounts)])
-
-
-def _is_visible_folder(reach: Reach, path: Path) -> bool:
-    return any(reach.names_in(path).values())
 
 
 def _source(mount: Mount) -> str:
