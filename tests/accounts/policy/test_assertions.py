@@ -4,7 +4,7 @@ import pytest
 
 from portico.accounts.policy.assertions import check_assertions, parse_assertion
 from portico.accounts.policy.document import PolicyMistake
-from portico.accounts.policy.policy import Policy, UserPolicy
+from portico.accounts.policy.policy import Limits, Policy, UserPolicy
 
 from .policies import mounts, policy
 
@@ -85,6 +85,14 @@ def test_what_holds(test: str) -> None:
 def test_what_fails(test: str, why: str) -> None:
     found = failures(test)
     assert f"f:1: The test '{test}' fails. {why}" in found
+
+
+def test_an_expired_account_can_do_nothing() -> None:
+    user = UserPolicy("bo", mounts({"/": ("files/", "list")}), Limits(NOW))
+    assert failures("bo can list /", company=policy({"bo": user})) == [
+        "f:1: The test 'bo can list /' fails. bo has expired."
+    ]
+    assert failures("bo cannot list /", company=policy({"bo": user})) == []
 
 
 def test_each_member_is_tested() -> None:

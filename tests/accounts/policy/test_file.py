@@ -1,6 +1,7 @@
 import json
 import os
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -252,6 +253,54 @@ def test_all_mistakes_are_told_at_once() -> None:
 def test_words_are_text() -> None:
     assert plain("[no, on, 12:30, 2027-01-31, '1', =, <<]") == ["no", "on", "12:30", "2027-01-31", "1", "=", "<<"]
     assert plain("[true, ~, null]") == [True, None, None]
+
+
+def parts(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to everything in a document."""
+    yield path
+    keys = document if isinstance(document, dict) else range(len(document)) if isinstance(document, list) else ()
+    for key in keys:
+        yield from parts(document[key], (*path, key))
+
+
+def mutations(document: Any) -> Iterator[Any]:
+    """The document with one value replaced, one key more, or one less."""
+    others: tuple[Any, ...] = (None, 7, True, "x", "", [], {}, ["x"], [7], [None], {"x": 1}, {"x": None})
+    for path in parts(document):
+        for other in others:
+            yield replaced(document, path, other)
+        value = document
+        for key in path:
+            value = value[key]
+        if isinstance(value, dict):
+            yield from (replaced(document, path, {**value, "zz": more}) for more in others[:2])
+            for less in value:
+                yield replaced(document, path, {key: each for key, each in value.items() if key != less})
+
+
+def replaced(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    copy = document.copy()
+    copy[path[0]] = replaced(document[path[0]], path[1:], value)
+    return copy
+
+
+def is_accepted(text: str) -> bool:
+    try:
+        read(text)
+    except PolicyMistake:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.thorough)])
+def test_the_schema_accepts_what_the_parser_accepts(step: int) -> None:
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    cases = list(mutations(plain(COMPLETE)))
+    assert len(cases) > 500
+    for case in cases[::step]:
+        assert validator.is_valid(case) is is_accepted(json.dumps(case)), case
 
 
 def test_the_schema_knows_the_kinds_and_rights() -> None:
