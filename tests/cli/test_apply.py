@@ -13,6 +13,7 @@ import pytest
 from portico.accounts.policy.document import Mistakes, parse
 from portico.cli.administration import apply
 
+from ..servers.postgres import PostgresServer
 from .conftest import PASSWORD, Portico
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "company.yaml"
@@ -78,6 +79,45 @@ def test_a_company_in_one_file(portico: Portico, company: Path) -> None:
         "Applied.\n"
     )
     assert portico("apply", str(company)).out == NOTHING
+
+
+def test_a_shared_database(
+    portico: Portico, company: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTICO_DATABASE_URL", postgres.new_database())
+    applied = portico("apply", str(company), "--yes")
+    assert applied.code == 0
+    assert applied.out.endswith("set server.public-url.\n")
+    assert portico("apply", str(company), "--prune").out == NOTHING
+    secret = {**SECRETS, "EXCHANGE_KEY": "b3RoZXI="}
+    monkeypatch.setenv("EXCHANGE_KEY", secret["EXCHANGE_KEY"])
+    changed = portico("apply", str(company), "--yes")
+    assert changed.out == (
+        "Connections\n  ~ exchange: account-key changed\n\nAccess\n  Nobody's access changes.\n\nApplied.\n"
+    )
+    company.write_text("users: {scanner: {}}")
+    assert portico("apply", str(company), "--prune", "--yes").code == 0
+    assert portico("export").out.partition("users:")[2] == "\n  scanner: {}\n"
+
+
+def test_ctrl_c_at_the_question(anna: Portico, home: Path, tmp_path: Path) -> None:
+    file = policy_file(tmp_path, "users: {bo: {}}")
+    control, terminal = os.openpty()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, "-m", "portico", "--home", str(home), "apply", file]
+    command = subprocess.Popen(
+        words, env=environment, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True
+    )
+    os.close(terminal)
+    shown = b""
+    while b"Type yes to continue: " not in shown:
+        shown += os.read(control, 4096)
+    assert b"Nobody's access changes." in shown
+    command.send_signal(signal.SIGINT)
+    assert command.wait(20) == 130
+    assert b"Interrupted." in os.read(control, 4096)
+    os.close(control)
+    assert "bo: {}" not in anna("export").out
 
 
 def test_what_is_exported_changes_nothing(portico: Portico, company: Path, tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from portico.model.reach import Reach
 from .policies import NAMES, Mounts, generated, mounts, policy
 
 NOW = datetime(2026, 11, 19, tzinfo=UTC)
-PATHS = [Path(segments) for depth in range(5) for segments in product(NAMES, repeat=depth)]
+PATHS = [Path(segments) for depth in range(4) for segments in product(NAMES, repeat=depth)]
+PATHS += [Path((*path.segments, NAMES[0])) for path in PATHS if len(path.segments) == 3]
 
 
 def words(old: Policy, new: Policy) -> list[str]:
