@@ -273,6 +273,14 @@ def test_a_folder_that_has_files_already(anna: Portico, home: Path, tmp_path: Pa
     assert anna("apply", file, "--yes").code == 0
 
 
+def test_a_home_that_is_reached_by_a_link(anna: Portico, home: Path, tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    home.rename(real)
+    home.symlink_to(real)
+    file = policy_file(tmp_path, f"connections: {{local: {{kind: local, options: {{folder: {real}/files}}}}}}")
+    assert anna("apply", file).out == NOTHING
+
+
 def test_audit_lines(anna: Portico, home: Path, tmp_path: Path) -> None:
     file = policy_file(tmp_path, "groups: {g: {members: [anna]}}\nusers: {bo: {}}")
     assert anna("apply", file, "--yes").code == 0

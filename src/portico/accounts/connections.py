@@ -113,6 +113,10 @@ class Connections(ConnectionRecords):
     async def delete(self, name: str) -> None:
         await super().delete(stored_name(name))
 
+    def normal(self, options: Mapping[str, str]) -> dict[str, str]:
+        """These options as they will be read back: a file or folder can have several names."""
+        return self._paths.resolved(self._paths.stored(options)) if self._paths else dict(options)
+
     @contextmanager
     def one_key(self) -> Iterator[None]:
         """Explains that credentials are sealed with another key already."""

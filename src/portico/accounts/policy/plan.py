@@ -72,10 +72,17 @@ def make_plan(before: Policy, after: Policy, now: datetime) -> Plan:
     return Plan(before, after, changes, tuple(difference(before, after, now)) if changes else ())
 
 
-def desired(current: Policy, file: PolicyFile, storage: StorageKinds, resolve: Resolve, *, prune: bool) -> Policy:
-    """The policy as the file wants it. `PolicyMistake` if it names what is not there, or a reference has no value."""
+Normalize = Callable[[Mapping[str, str]], dict[str, str]]
+
+
+def desired(
+    current: Policy, file: PolicyFile, storage: StorageKinds, resolve: Resolve, *, prune: bool, normal: Normalize = dict
+) -> Policy:
+    """The policy as the file wants it, with `normal` options. `PolicyMistake` if it names what is not there, or a
+    reference has no value.
+    """
     mistakes = Mistakes(file.name)
-    connections = _connections(current, file, storage, resolve, mistakes)
+    connections = _connections(current, file, storage, resolve, normal, mistakes)
     users = {**current.users, **_users(current, file)}
     groups: dict[str, GroupPolicy] = {}
     if prune:
@@ -124,7 +131,7 @@ def new_personal_places(plan: Plan) -> dict[Place, str]:
 
 
 def _connections(
-    current: Policy, file: PolicyFile, storage: StorageKinds, resolve: Resolve, mistakes: Mistakes
+    current: Policy, file: PolicyFile, storage: StorageKinds, resolve: Resolve, normal: Normalize, mistakes: Mistakes
 ) -> dict[str, ConnectionPolicy]:
     found = dict(current.connections)
     for name, spec in file.connections.items():
@@ -141,7 +148,7 @@ def _connections(
             storage.check(spec.kind, values)
         except InvalidRequest as error:
             mistakes.add(spec.line, error.detail)
-        plain = {key: value for key, value in values.items() if key not in storage.secrets}
+        plain = normal({key: value for key, value in values.items() if key not in storage.secrets})
         secrets = {key: value for key, value in values.items() if key in storage.secrets}
         found[name] = ConnectionPolicy(name, spec.kind, plain, secrets, old.origin if old else APPLY)
     return found

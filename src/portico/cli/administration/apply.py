@@ -84,7 +84,8 @@ async def _apply(accounts: Accounts, file: "PolicyFile", folder: Path, options: 
     now = clock.to_datetime(accounts.database.now())
     resolve = References(folder).resolve
     known = await current_policy(accounts.database, accounts.connections)
-    after = desired(known.policy, file, _storage(), resolve, prune=options.prune)
+    normal = accounts.connections.normal
+    after = desired(known.policy, file, _storage(), resolve, prune=options.prune, normal=normal)
     check_assertions(file.assertions, after, file.name, now)
     plan = make_plan(known.policy, after, now)
     passwords = passwords_of(plan, file, resolve)
