@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from portico.accounts.credentials import GUEST_PREFIX
 from portico.accounts.guests import Guests
 from portico.accounts.passwords import Passwords
 from portico.accounts.share_links import ShareLinks, SharePolicy, end_of
@@ -300,3 +301,15 @@ async def test_what_is_old_is_removed(
     await links.sweep(timedelta(days=1))
     assert [each.id for each in await links.list(sharer)] == [link.id]
     assert await links.accesses(sharer, link.id, 100) == []
+
+
+async def test_a_guest_of_before_tokens_had_a_time_is_served(
+    links: ShareLinks, guests: Guests, sharer: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, token = await links.add(sharer, place(sharer, "/a"), COLUMNS)
+    found = await links.find(token)
+    assert found
+    monkeypatch.setattr("portico.accounts.guests._new_token", lambda _: f"{GUEST_PREFIX}no-time-in-it")
+    guest = await guests.add(found, "", "192.0.2.1", None)
+    assert guest
+    assert (await guests.guest(guest)).opened_at == 0

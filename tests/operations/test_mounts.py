@@ -1,9 +1,13 @@
 """One tree over several storages: what each operation does at mount points, between mounts, and where there is none."""
 
 import asyncio
+import inspect
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, aclosing
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -26,16 +30,18 @@ from portico.model.errors import (
 )
 from portico.model.reach import MountRule
 from portico.model.rights import ALL_RIGHTS, OVERWRITE, Right, parse_rights
+from portico.operations.actors.request_context import RequestContext
 from portico.operations.files.digests import WantedDigest, sha256_of
 from portico.operations.files.search import Criteria
 from portico.operations.operations import Operations
 from portico.operations.sharing.links import LinkKind, LinkOptions
 from portico.operations.uploads.access import NewUpload
 from portico.providers.contract.registry import SECRET_OPTIONS
+from portico.store.database import Database
 
 from ..conformance.harness import PROVIDERS
 from .test_scope import LARGE, Acting, guest_of, signed_in, ticket_for
-from .test_second_front_end import Installation, at, chunks, installation
+from .test_second_front_end import ADDRESS, Installation, at, chunks, installation
 
 __all__ = ["installation"]
 
@@ -657,3 +663,45 @@ async def test_what_is_under_way_in_a_mount_ends_with_it(company: Company, loss:
     with pytest.raises((NotSignedIn, NotFound, Forbidden)):
         async with guest.request() as operations:
             await read(operations, "/file")
+
+
+async def test_a_table_of_one_mount_costs_nothing(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warm listing makes no query and one hop to a thread, and is made of these coroutines and no others."""
+    company.put("web/a")
+    user = await company.user()
+    hops = 0
+    run = ThreadPoolExecutor.submit
+
+    def counted(self: ThreadPoolExecutor, *arguments: Any) -> Any:
+        nonlocal hops
+        hops += 1
+        return run(self, *arguments)
+
+    async def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a query")
+
+    begun: list[str] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_flags & inspect.CO_COROUTINE and "portico" in code.co_filename:
+            begun.append(code.co_name)
+
+    with RequestContext("request", ADDRESS) as context:
+        operations = user.gateway.operations(await user._credential(context))
+        await operations.files.list(at("/"), 10)
+        with monkeypatch.context() as patches:
+            patches.setattr(ThreadPoolExecutor, "submit", counted)
+            for name in ("first", "fetch", "execute", "transact"):
+                patches.setattr(Database, name, never)
+            sys.setprofile(note)
+            try:
+                page = await operations.files.list(at("/"), 10)
+            finally:
+                sys.setprofile(None)
+    assert [entry.name for entry in page.entries] == ["a"]
+    assert hops <= 1
+    once = list(dict.fromkeys(begun))
+    assert [name for name in once if name in ("at", "of", "_drive", "_open", "spelled", "ignores_case")] == [
+        *("at", "of", "_drive", "_open")
+    ]

@@ -127,7 +127,11 @@ def _new_token(now: int) -> str:
 
 
 def _issued_at(token: str) -> int:
-    return int(token[len(GUEST_PREFIX) :][:8], 16) * 1000
+    """0 for a token without a time, as they were before."""
+    try:
+        return int(token[len(GUEST_PREFIX) :][:8], 16) * 1000
+    except ValueError:
+        return 0
 
 
 def link_ended() -> NotSignedIn:

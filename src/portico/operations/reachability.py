@@ -82,7 +82,8 @@ class Reachability:
         if mount is None:
             return found
         try:
-            entry = await (await tree.drive(mount, admitted=False)).find(path)
+            drive, path = await tree.at(path, admitted=False)
+            entry = await drive.find(path)
         except PorticoError as error:
             return msgspec.structs.replace(found, failure=error)
         return msgspec.structs.replace(found, entry=entry)

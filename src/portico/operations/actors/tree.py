@@ -46,27 +46,38 @@ class Tree:
         wait for the connection; `Unavailable` if there are too many.
         """
         self.actor.require_scope(scope)
-        path = await self.spelled(path)
-        return await self.drive(self.reach.at(path), admitted=admitted), path
-
-    async def drive(self, mount: Mount | None, *, admitted: bool = True) -> Drive:
-        """The drive of a mount; without one, that of the virtual folders."""
-        actor, context, pool = self.actor, self.actor.context, self._shared.pool
+        if not self.reach.is_simple:
+            path = await self.spelled(path)
+        mount = self.reach.at(path)
         if mount is None:
-            return pool.virtual(actor.user)
-        context.connection = mount.place.connection
-        if admitted and context.slot is None:
-            context.slot = self._shared.admission.enter(mount.place.connection, actor.share)
+            return self._shared.pool.virtual(self.actor.user), path
+        self._enter(mount, admitted)
         if not self._is_shared:
             await self.require_shared()
-            self._is_shared = True
-        drive = await pool.of(actor.user, mount)
-        drive.right_missing = actor.right_missing
+        drive = await self._shared.pool.of(self.actor.user, mount)
+        drive.right_missing = self.actor.right_missing
+        return drive, path
+
+    def _enter(self, mount: Mount, admitted: bool) -> None:
+        actor, context, connection = self.actor, self.actor.context, mount.place.connection
+        context.connection = connection
+        if admitted and context.slot is None:
+            context.slot = self._shared.admission.enter(connection, actor.share)
+
+    async def drive(self, mount: Mount | None) -> Drive:
+        """The drive of one of the mounts, or that of the virtual folders, whose use is allowed already."""
+        if mount is None:
+            return self._shared.pool.virtual(self.actor.user)
+        self._enter(mount, admitted=True)
+        drive = await self._shared.pool.of(self.actor.user, mount)
+        drive.right_missing = self.actor.right_missing
         return drive
 
     async def drives(self, *needed: Right) -> list[Drive]:
         """Those of all mounts that give these rights, for what is not about a path; `Forbidden` without any."""
-        return [await self.drive(mount) for mount in self.mounts(*needed)]
+        mounts = self.mounts(*needed)
+        await self.require_shared()
+        return [await self.drive(mount) for mount in mounts]
 
     def mounts(self, *needed: Right) -> list[Mount]:
         """Those that give these rights; `Forbidden` if there are none, or the actor may only download one thing."""
@@ -99,6 +110,7 @@ class Tree:
         """`TargetGone` if the actor is a guest, and what was shared does not exist any more."""
         if self.actor.guest:
             await require_target(self._shared.pool, self.actor.guest.open)
+        self._is_shared = True
 
     def place(self, path: Path) -> Place | None:
         """Where a path is kept; None for a virtual folder."""
