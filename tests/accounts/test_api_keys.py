@@ -71,12 +71,12 @@ async def test_a_key_gives_no_more_than_its_owner_has_now(keys: ApiKeys, users: 
     assert (await keys.use(whole.text, HERE)).user == alice
     part = await keys.add(alice, KeyScope("in", frozenset({Right.UPLOAD}), Path.parse("/in/box")))
     used = await keys.use(part.text, HERE, "aLICE")
-    assert (str(used.user.root), used.user.rights) == ("local/Alice/in/box", frozenset({Right.UPLOAD}))
+    assert (str(used.user.reach.mounts[0].place), used.user.rights) == ("local/Alice/in/box", frozenset({Right.UPLOAD}))
     assert used.owner == alice
     await users.change("alice", rights=[Right.LIST], root="/other")
     clock.advance(1)
     used = await keys.use(part.text, HERE)
-    assert (str(used.user.root), used.user.rights) == ("local/other/in/box", frozenset())
+    assert (str(used.user.reach.mounts[0].place), used.user.rights) == ("local/other/in/box", frozenset())
     assert (await keys.use(whole.text, HERE)).user.rights == frozenset({Right.LIST})
     with pytest.raises(InvalidRequest):
         await keys.add(alice, KeyScope("more", frozenset({Right.UPLOAD})))

@@ -249,6 +249,27 @@ async def test_changes_at_once_leave_no_stale_reach(
     assert (await tree(users, "alice"))["/shared"] == f"local/{first}/new {first}"
 
 
+async def test_two_changes_of_one_users_groups_at_once(
+    users: Users, groups: Groups, mounts: Mounts, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a lock, neither would see the other's uncommitted rows, and the later one would overwrite the earlier."""
+    names = ["a", "b"]
+    for name in names:
+        await groups.add(name)
+        await mounts.add(owner_of(f"@{name}"), rule(f"/{name}", "/"))
+    compiled = compiling.ReachChange.compile
+
+    async def and_not_yet_committed(change: compiling.ReachChange) -> None:
+        await compiled(change)
+        await asyncio.sleep(0.1)
+
+    monkeypatch.setattr(compiling.ReachChange, "compile", and_not_yet_committed)
+    await asyncio.gather(*(groups.join(name, ["bob"]) for name in names))
+    assert await tree(users, "bob") == {"/a": "local/ a", "/b": "local/ b"}
+    await asyncio.gather(*(groups.leave(name, ["bob"]) for name in names))
+    assert await tree(users, "bob") == {}
+
+
 async def test_deleting_takes_all_rows_along(
     database: Database, users: Users, groups: Groups, mounts: Mounts, bob: User
 ) -> None:

@@ -103,7 +103,7 @@ async def test_requests_wait_for_the_database_a_few_times_only(
         pair = await sessions.refresh(pair.refresh_token)
     async with counted("cold session and connection"):
         session = await sessions.session(pair.access_token)
-        await connections.get(session.user.root.connection)
+        await connections.get(session.user.reach.mounts[0].place.connection)
     async with counted("warm session"):
         await sessions.session(pair.access_token)
     async with counted("check before a commit"):

@@ -133,5 +133,5 @@ async def test_a_ticket_is_for_a_place(
         await tickets.redeem(ticket, at("/a"))
     clock.advance(1)
     assert not await tickets.renew(await tokens.session(pair.access_token), ticket, at("/a"), is_folder=True)
-    await users.change("alice", root=str(alice.root.path))
+    await users.change("alice", root=str(alice.reach.mounts[0].place.path))
     await tickets.redeem(ticket, at("/a"))

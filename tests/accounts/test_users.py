@@ -16,7 +16,7 @@ from portico.store.users import User
 
 async def test_a_user_has_a_folder_and_all_rights_by_default(users: Users, connections: Connections) -> None:
     alice = await users.add("Alice", "correct horse")
-    assert (alice.name, str(alice.root)) == ("Alice", "local/Alice")
+    assert (alice.name, str(alice.reach.mounts[0].place)) == ("Alice", "local/Alice")
     assert alice.rights == DEFAULT_RIGHTS
     assert not alice.disabled
     assert alice.created_at == alice.password_changed_at
@@ -24,7 +24,7 @@ async def test_a_user_has_a_folder_and_all_rights_by_default(users: Users, conne
 
     await connections.add("bucket", "s3", {}, {})
     bob = await users.add("bob", "correct horse", connection="bucket", root="team/b/", rights={Right.LIST})
-    assert (str(bob.root), bob.rights) == ("bucket/team/b", frozenset({Right.LIST}))
+    assert (str(bob.reach.mounts[0].place), bob.rights) == ("bucket/team/b", frozenset({Right.LIST}))
     assert await users.list() == [alice, bob]
 
 
@@ -69,7 +69,11 @@ async def test_two_of_one_name_at_once(users: Users) -> None:
 
 async def test_change_touches_what_is_given(users: Users, alice: User) -> None:
     changed = await users.change("alice", root="/elsewhere", rights=[])
-    assert (changed.id, str(changed.root), changed.rights) == (alice.id, "local/elsewhere", frozenset())
+    assert (changed.id, str(changed.reach.mounts[0].place), changed.rights) == (
+        alice.id,
+        "local/elsewhere",
+        frozenset(),
+    )
     assert await users.get("alice") == changed
     assert await users.change("alice") == changed
     assert (await users.change("alice", disabled=True)).disabled

@@ -2,6 +2,7 @@ import io
 import json
 import re
 from base64 import b64encode
+from ipaddress import ip_network
 from itertools import product
 from typing import Any
 
@@ -409,3 +410,13 @@ async def test_a_get_is_refused(gateway: Gateway) -> None:
 
 async def never(*_: Any, **__: Any) -> None:
     raise AssertionError("this must not be called")
+
+
+async def test_the_right_password_from_another_address(gateway: Gateway) -> None:
+    pair = (await gateway.login()).json()
+    await gateway.users.change("web", addresses=[ip_network("203.0.113.0/24")])
+    refreshed = {"grant_type": "refresh_token", "refresh_token": pair["refresh_token"]}
+    for response in (await gateway.login(), await gateway.login(**refreshed)):
+        assert response.status_code == 403
+        assert response.json()["code"] == "address-not-allowed"
+    assert_refused(await gateway.login(password="wrong"), 400, "invalid_grant")

@@ -1,7 +1,7 @@
 """Jobs in the database: progress, cancellation from elsewhere, and processes that died. On both databases."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -63,7 +63,7 @@ async def test_progress_and_outcome_are_seen_by_others(
     assert await node.list(record.namespace, 10) == []
 
 
-@pytest.mark.parametrize("why", ["wanted", "disabled", "deleted"])
+@pytest.mark.parametrize("why", ["wanted", "disabled", "expired", "deleted"])
 async def test_a_job_is_cancelled_from_elsewhere(
     node: JobRecords, other_node: JobRecords, record: JobRecord, users: Users, why: str
 ) -> None:
@@ -75,6 +75,8 @@ async def test_a_job_is_cancelled_from_elsewhere(
             await other_node.want_cancel(record.id)
         case "disabled":
             await users.change("alice", disabled=True)
+        case "expired":
+            await users.change("alice", expires_at=datetime(2001, 1, 1, tzinfo=UTC))
         case "deleted":
             await users.delete("alice")
     async with asyncio.timeout(30):

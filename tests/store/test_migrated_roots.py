@@ -124,7 +124,7 @@ async def test_a_backup_of_the_revision_before_is_restored(old_url: str, tmp_pat
     await load(target, Content("0011", batches))
     database = Database(target)
     try:
-        assert [str(user.root) for user in await Users(database, passwords).list()] == [
+        assert [str(user.reach.mounts[0].place) for user in await Users(database, passwords).list()] == [
             "local/anna",
             "local/a {x}/{user}",
             "local/",

@@ -14,7 +14,7 @@ from portico.model.errors import AlreadyExists, NotPossible
 from portico.runtime import clock
 from portico.store.database import AnyRow, Database
 from portico.store.mounts import unknown_group, unknown_user
-from portico.store.reach import Network, ReachChange
+from portico.store.reach import Network, ReachChange, portions
 from portico.store.tables import groups, members, users
 
 MAX_GROUPS: Final = 1000
@@ -146,13 +146,15 @@ async def _found(change: ReachChange, key: str) -> AnyRow:
 
 
 async def _user_ids(change: ReachChange, keys: Iterable[str]) -> builtins.list[int]:
-    found = []
-    for key in dict.fromkeys(keys):
-        row = (await change.transaction.execute(select(users.c.id).where(users.c.name_key == key))).first()
-        if row is None:
+    wanted = list(dict.fromkeys(keys))
+    ids: dict[str, int] = {}
+    for some in portions(wanted):
+        query = select(users.c.name_key, users.c.id).where(users.c.name_key.in_(some))
+        ids |= {row.name_key: row.id for row in await change.transaction.execute(query)}
+    for key in wanted:
+        if key not in ids:
             raise unknown_user(key)
-        found.append(row.id)
-    return found
+    return [ids[key] for key in wanted]
 
 
 def _group_of(row: AnyRow, names: Iterable[str]) -> Group:

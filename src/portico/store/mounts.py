@@ -1,6 +1,7 @@
 """The mounts of users and groups, as an administrator gave them."""
 
 import builtins
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -56,10 +57,13 @@ class MountRecords:
         self._database = database
 
     async def all(self) -> builtins.list[OwnedMount]:
-        """Those of users, then those of groups in their order."""
-        found = [_owned(row) for row in await self._database.fetch(_BY_OWNER)]
-        found.sort(key=lambda each: each.owner.startswith("@") and each.owner != "@")  # stable
-        return found
+        """Those of users, then those of groups in their order; each owner's by path."""
+        found: dict[tuple[bool, str], builtins.list[OwnedMount]] = {}
+        for row in await self._database.fetch(_BY_OWNER):
+            mount = _owned(row)
+            found.setdefault((row.group_id is not None, mount.owner), []).append(mount)
+        owners = sorted(found, key=lambda owner: owner[0])  # stable
+        return [mount for owner in owners for mount in _by_path(found[owner])]
 
     async def of(self, owner: Owner) -> builtins.list[OwnedMount]:
         """By path; `NotFound` if there is no such user or group."""
@@ -67,7 +71,7 @@ class MountRecords:
         if await self._database.first(select(table.c.id).where(table.c.name_key == owner.key)) is None:
             raise unknown_owner(owner)
         rows = await self._database.fetch(_BY_OWNER.where(table.c.name_key == owner.key))
-        return sorted(map(_owned, rows), key=lambda each: each.rule.path.segments)
+        return _by_path(map(_owned, rows))
 
 
 async def add_mount(change: ReachChange, owner: Owner, rule: MountRule, origin: str | None = None) -> None:
@@ -135,6 +139,10 @@ def _values(rule: MountRule) -> dict[str, str]:
         "folder": rule.folder,
         "rights": format_rights(rule.rights),
     }
+
+
+def _by_path(found: Iterable[OwnedMount]) -> list[OwnedMount]:
+    return sorted(found, key=lambda each: each.rule.path.segments)
 
 
 def _owned(row: AnyRow) -> OwnedMount:

@@ -34,6 +34,8 @@ MAX_TREE: Final = 500
 _LOCK: Final = 0x7265616368  # "reach"
 _AT_ONCE: Final = 500
 """Users that are compiled together."""
+_WAIT: Final = 60
+"""Seconds that a change may take, and wait for others: a group of 10,000 members takes two or three."""
 _CACHED: Final = 1000
 """Trees that need not be read again: 4 µs for a user with one mount instead of 20."""
 
@@ -107,7 +109,7 @@ class ReachChange:
         await self.of_groups([group_id])
 
     async def of_groups(self, ids: Iterable[int]) -> None:
-        for some in _portions(sorted(set(ids))):
+        for some in portions(sorted(set(ids))):
             rows = await self.transaction.execute(
                 select(members.c.user_id).where(members.c.group_id.in_(some)).distinct()
             )
@@ -116,7 +118,7 @@ class ReachChange:
     async def compile(self) -> None:
         """Bring the reach of all users concerned up to date. Called at the end of the transaction."""
         ids, self._users = sorted(self._users), set()
-        for some in _portions(ids):
+        for some in portions(ids):
             await self._compile(some)
 
     async def _compile(self, ids: list[int]) -> None:
@@ -134,7 +136,7 @@ class ReachChange:
         own = _rules((await execute(select(mounts).where(mounts.c.user_id.in_(ids)))).all(), "user_id")
         of_groups = sorted({row.id for rows in joined.values() for row in rows})
         shared: _Rules = {}
-        for some in _portions(of_groups):
+        for some in portions(of_groups):
             rows = (await execute(select(mounts).where(mounts.c.group_id.in_(some)))).all()
             shared |= _rules(rows, "group_id")
         changed = []
@@ -162,14 +164,13 @@ def rule_of(row: AnyRow) -> MountRule:
     return MountRule(Path.parse(row.path), row.connection, row.folder, parse_rights(row.rights))
 
 
-def _portions(ids: list[int]) -> Iterator[list[int]]:
-    for start in range(0, len(ids), _AT_ONCE):
-        yield ids[start : start + _AT_ONCE]
+def portions(items: list[T]) -> Iterator[list[T]]:
+    """So few at a time that a query can name them all."""
+    for start in range(0, len(items), _AT_ONCE):
+        yield items[start : start + _AT_ONCE]
 
 
-async def change_reach(
-    database: Database, work: Callable[[ReachChange], Awaitable[T]], *, wait: float | None = None
-) -> T:
+async def change_reach(database: Database, work: Callable[[ReachChange], Awaitable[T]], *, wait: float = _WAIT) -> T:
     """The result of `work`, in one transaction that ends with the reach of all users concerned compiled again.
 
     If `work` raises, or a mount cannot be had as it is, nothing was changed.

@@ -10,7 +10,7 @@ from sqlalchemy import Executable, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from portico.model.errors import AlreadyExists
-from portico.model.paths import Path, Place
+from portico.model.paths import Path
 from portico.model.reach import MountRule, Reach
 from portico.model.rights import Right
 from portico.runtime import clock
@@ -47,10 +47,6 @@ class User(msgspec.Struct, frozen=True):
     def admits(self, address: str) -> bool:
         """Whether the user may act from this address."""
         return not self.addresses or all(within(address, ranges) for ranges in self.addresses)
-
-    @property
-    def root(self) -> Place:
-        return self.reach.mounts[0].place
 
     @property
     def rights(self) -> frozenset[Right]:

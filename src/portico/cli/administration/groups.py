@@ -125,8 +125,8 @@ COMMANDS = {
             ),
             "set": Command(
                 set_,
-                "Change a group's name, its place in the order, or its limits. The limits hold for all members: of "
-                "several groups and the user's own, the strictest.",
+                "Change a group's name, its place in the order, or its limits.\n\n"
+                "The limits hold for all members. Of several groups and the user's own, the strictest apply.",
                 (
                     _NAME,
                     option("--name", dest="new_name", metavar="NAME", help="Another name."),

@@ -79,6 +79,8 @@ def list_(options: SimpleNamespace) -> None:
         return await accounts.mounts.list(owner_of(options.owner) if options.owner else None)
 
     rows = [_facts(each) for each in read_accounts(options.home, action)]
+    if not options.as_json:
+        rows = [{**row, "rights": row["rights"] or _NONE} for row in rows]
     empty = "There are no mounts; add one with 'portico mount add USER PATH' or 'portico mount add @GROUP PATH'."
     show_list(rows, as_json=options.as_json, empty=empty)
 

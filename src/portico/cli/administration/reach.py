@@ -67,10 +67,7 @@ def explain(options: SimpleNamespace) -> None:
     if options.as_json:
         print_json(facts)
         return
-    for key in ("connection", "folder", "place", "sources", "mount", "alsoFrom", "inner"):
-        if not facts[key]:
-            facts = {name: value for name, value in facts.items() if name != key}
-    show_one({key: _shown(value) for key, value in facts.items()}, as_json=False)
+    show_one({key: _shown(value) for key, value in facts.items() if value}, as_json=False)
 
 
 def _shown(value: object) -> object:
@@ -138,7 +135,7 @@ def _storage(found: "Explanation") -> str:
     if found.failure:
         return f"It doesn't answer: {for_administrator(found.failure)}"
     if found.mount is None:
-        return "None is asked."
+        return "No storage is asked."
     if found.entry is None:
         return "It answers: there is nothing at this path."
     return f"It answers: there is a {'folder' if found.entry.is_folder else 'file'} at this path."

@@ -316,7 +316,9 @@ def _rows(user: "User") -> list[Facts]:
     """A line for each mount, with the user's name in the first one."""
     rows: list[Facts] = []
     for mount in user.reach.mounts or (None,):
-        facts = _mount_facts(mount) if mount else dict.fromkeys(("path", "connection", "folder", "rights", "group"))
+        facts = dict.fromkeys(("path", "connection", "folder", "rights", "group"))
+        if mount:
+            facts = {**_mount_facts(mount), "rights": shown(mount.rights) or "none"}
         first = {"name": user.name if not rows else None}
         rows.append({**first, **facts, "disabled": user.disabled if not rows else None})
     return rows
