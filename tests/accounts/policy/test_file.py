@@ -22,11 +22,11 @@ from portico.accounts.policy.policy import ConnectionPolicy, Policy
 from portico.accounts.policy.references import References
 from portico.model.errors import InvalidRequest
 from portico.model.rights import ALL_RIGHTS, Right
-from portico.providers.contract.registry import KINDS, PATH_OPTIONS, SECRET_OPTIONS, check_options
+from portico.providers.contract.registry import KINDS, PATH_OPTIONS, PLACE_OPTIONS, SECRET_OPTIONS, check_options
 
 from .policies import policy
 
-STORAGE = StorageKinds(KINDS, SECRET_OPTIONS, PATH_OPTIONS, check_options)
+STORAGE = StorageKinds(KINDS, SECRET_OPTIONS, PATH_OPTIONS, PLACE_OPTIONS, check_options)
 SCHEMA = json.loads((files("portico.accounts.policy") / "schema.json").read_text())
 
 COMPLETE = """
@@ -316,6 +316,11 @@ def test_the_schema_knows_the_kinds_and_rights() -> None:
         name: set(kind.required) for name, kind in KINDS.items()
     }
     assert SCHEMA["$defs"]["mount"]["properties"]["rights"]["items"]["enum"] == list(Right)
+
+
+def test_what_a_kind_requires_says_where_the_files_are() -> None:
+    assert {name for kind in KINDS.values() for name in kind.required} <= PLACE_OPTIONS
+    assert {name for kind in KINDS.values() for name in kind.options} > PLACE_OPTIONS
 
 
 def test_references(tmp_path: Path) -> None:

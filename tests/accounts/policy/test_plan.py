@@ -24,7 +24,7 @@ def wanted(current: Policy, text: str, *, prune: bool = False, **environment: st
 
 
 def plan(current: Policy, text: str, *, prune: bool = False, **environment: str) -> Plan:
-    return make_plan(current, wanted(current, text, prune=prune, **environment), NOW)
+    return make_plan(current, wanted(current, text, prune=prune, **environment), NOW, STORAGE.places)
 
 
 def lines(plan: Plan) -> list[str]:
@@ -130,6 +130,28 @@ def test_secrets() -> None:
     assert lines(added) == ["add connection new: s3"]
     assert added.after.connections["new"].secrets == {"secret-access-key": "x"}
     assert "'x'" not in repr(added)
+
+
+def test_a_connection_that_leads_elsewhere() -> None:
+    found = plan(company(), "connections: {files: {kind: local, options: {folder: /elsewhere}}}")
+    assert lines(found) == ["change connection files: folder changed"]
+    assert [str(each) for each in found.access] == [
+        "/ leads to files/ instead of the former files/ for anna.",
+        "/s leads to files/s instead of the former files/s for bo.",
+    ]
+    how = plan(
+        company(), "connections: {cloud: {kind: s3, options: {bucket: b, region: r, secret-access-key: '${stored}'}}}"
+    )
+    assert lines(how) == ["change connection cloud: region added"]
+    assert how.access == ()
+
+
+def test_pruning_what_the_file_refers_to() -> None:
+    text = "groups:\n  staff:\n    members: [anna]\n    mounts:\n      /x: {connection: files, rights: [list]}"
+    assert refused(company(APPLY), text, prune=True) == [
+        "company.yaml:3: --prune would remove the user 'anna', who is not in this file; add the user.",
+        "company.yaml:5: --prune would remove the connection 'files', which is not in this file; add the connection.",
+    ]
 
 
 def test_what_is_not_there() -> None:

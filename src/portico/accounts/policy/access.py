@@ -4,7 +4,7 @@ A tree is cut into regions: a path and all below it, without the regions that be
 same rights and is kept in one folder. So it is enough to compare two trees at their mount points.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -97,12 +97,17 @@ class LimitChange(msgspec.Struct, frozen=True):
         return f"{who} can sign in {self.limit}{before}{named}."
 
 
-def difference(old: Policy, new: Policy, now: datetime) -> list[AccessChange | LimitChange]:
-    """How access differs, for all users of both policies. Whoever can't sign in has none."""
+def difference(
+    old: Policy, new: Policy, now: datetime, moved: Collection[str] = ()
+) -> list[AccessChange | LimitChange]:
+    """How access differs, for all users of both policies. Whoever can't sign in has none.
+
+    `moved` are connections by which the same folders are elsewhere.
+    """
     deltas: dict[tuple[Delta, Part], list[str]] = {}
     limits: dict[tuple[str, str | None], list[str]] = {}
     for key in sorted(old.users.keys() | new.users.keys()):
-        before, after = _usable(old, key, now), _usable(new, key, now)
+        before, after = _formerly(_usable(old, key, now), moved), _usable(new, key, now)
         name = (new if key in new.users else old).users[key].name
         for delta, part in changes(name, before, after):
             deltas.setdefault((delta, part), []).append(name)
@@ -124,6 +129,18 @@ def difference(old: Policy, new: Policy, now: datetime) -> list[AccessChange | L
 
 def _usable(policy: Policy, key: str, now: datetime) -> Reach:
     return _NOTHING if key not in policy.users or policy.unusable(key, now) else policy.reach(key)
+
+
+def _formerly(reach: Reach, moved: Collection[str]) -> Reach:
+    """The tree with other names for the connections that lead elsewhere now."""
+    if not any(mount.place.connection in moved for mount in reach.mounts):
+        return reach
+    return Reach(
+        msgspec.structs.replace(mount, place=Place(f"the former {mount.place.connection}", mount.place.path))
+        if mount.place.connection in moved
+        else mount
+        for mount in reach.mounts
+    )
 
 
 def answer(reach: Reach, path: Path) -> Answer | None:

@@ -44,6 +44,8 @@ class StorageKinds(NamedTuple):
     secrets: Collection[str]
     paths: Collection[str]
     """Options that name a file or folder."""
+    places: Collection[str]
+    """Options that say where the files are."""
     check: Callable[[str, Mapping[str, str]], None]
 
 

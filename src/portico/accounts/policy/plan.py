@@ -62,14 +62,20 @@ Resolve = Callable[[Reference], str]
 """The value of a reference; `InvalidRequest` if there is none."""
 
 
-def make_plan(before: Policy, after: Policy, now: datetime) -> Plan:
+def make_plan(before: Policy, after: Policy, now: datetime, places: Collection[str] = ()) -> Plan:
+    """`places`: the options of a connection that say where the files are."""
     changes = (
         *_changes(Noun.CONNECTION, before.connections, after.connections, _connection_details),
         *_changes(Noun.GROUP, before.groups, after.groups, lambda old, new: _group_details(old, new, before, after)),
         *_order(list(before.groups), list(after.groups), after.groups),
         *_changes(Noun.USER, before.users, after.users, _user_details),
     )
-    return Plan(before, after, changes, tuple(difference(before, after, now)) if changes else ())
+    moved = [
+        name
+        for name in before.connections.keys() & after.connections.keys()
+        if before.connections[name].place(places) != after.connections[name].place(places)
+    ]
+    return Plan(before, after, changes, tuple(difference(before, after, now, moved)) if changes else ())
 
 
 Normalize = Callable[[Mapping[str, str]], dict[str, str]]
@@ -92,7 +98,7 @@ def desired(
         [key for key in current.groups if _is_kept(current.groups[key], key, file.groups, prune=prune)],
         list(file.groups),
     ):
-        group = _group(current.groups.get(key), key, file, users, mistakes)
+        group = _group(current, key, file, users, mistakes)
         groups[key] = msgspec.structs.replace(group, members=group.members & users.keys())
     after = Policy(connections, groups, users)
     _check_mounts(after, current, file, mistakes)
@@ -188,9 +194,9 @@ def _users(current: Policy, file: PolicyFile) -> dict[str, UserPolicy]:
 
 
 def _group(
-    old: GroupPolicy | None, key: str, file: PolicyFile, users: Mapping[str, UserPolicy], mistakes: Mistakes
+    current: Policy, key: str, file: PolicyFile, users: Mapping[str, UserPolicy], mistakes: Mistakes
 ) -> GroupPolicy:
-    spec = file.groups.get(key)
+    old, spec = current.groups.get(key), file.groups.get(key)
     if spec is None:
         assert old
         return old
@@ -200,6 +206,8 @@ def _group(
         for name, line in spec.members.items():
             if (member := name_key(name)) in users:
                 members.add(member)
+            elif member in current.users:
+                mistakes.add(line, f"--prune would remove the user {name!r}, who is not in this file; add the user.")
             else:
                 known = [each.name for each in users.values()]
                 mistakes.add(line, f"There is no user {name[:64]!r}{hint(name, known, listing=False)}")
@@ -240,17 +248,26 @@ def _check_mounts(after: Policy, current: Policy, file: PolicyFile, mistakes: Mi
     mounts = [mount for group in file.groups.values() for mount in group.mounts]
     mounts += [mount for user in file.users.values() for mount in user.mounts]
     for mount in mounts:
-        if mount.rule.connection not in after.connections:
-            name = mount.rule.connection
+        name = mount.rule.connection
+        if name in after.connections:
+            continue
+        if name in current.connections:
+            mistakes.add(
+                mount.line,
+                f"--prune would remove the connection {name!r}, which is not in this file; add the connection.",
+            )
+        else:
             mistakes.add(
                 mount.line,
                 f"There is no connection {name[:64]!r}{hint(name, sorted(after.connections), listing=False)}",
             )
-    for name in current.connections.keys() - after.connections.keys():
-        if users := sorted(after.mounts_on(name)):
+    others = [(f"@{each.name}", each.mounts) for key, each in after.groups.items() if key not in file.groups]
+    others += [(each.name, each.mounts) for key, each in after.users.items() if key not in file.users]
+    for name in sorted(current.connections.keys() - after.connections.keys()):
+        if owners := [owner for owner, rules in others if any(rule.connection == name for rule in rules)]:
             mistakes.add(
                 1,
-                f"The connection {name!r} is still used by {listed(users[:5])}; keep it in the file, or change their mounts.",
+                f"The connection {name!r} is still used by {listed(owners[:5])}; keep it in the file, or change their mounts.",
             )
 
 

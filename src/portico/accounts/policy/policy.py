@@ -1,6 +1,6 @@
 """`Policy`: connections, groups and users with their mounts, as they are or as they should be."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from functools import cached_property
 
@@ -20,6 +20,10 @@ class ConnectionPolicy(Confidential, msgspec.Struct, frozen=True):
     options: Mapping[str, str]
     secrets: Mapping[str, str]
     origin: str | None = None
+
+    def place(self, names: Collection[str]) -> dict[str, str]:
+        """The options of these names."""
+        return {key: value for key, value in {**self.options, **self.secrets}.items() if key in names}
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -96,13 +100,6 @@ class Policy:
             return "is disabled"
         expires_at = self.limits(key).expires_at
         return "has expired" if expires_at and expires_at <= now else None
-
-    def mounts_on(self, connection: str) -> Iterator[str]:
-        """Who has a mount on a connection: users, and groups with an @."""
-        for mark, owners in (("", self.users), ("@", self.groups)):
-            for owner in owners.values():
-                if any(rule.connection == connection for rule in owner.mounts):
-                    yield f"{mark}{owner.name}"
 
 
 def sorted_mounts(rules: Iterable[MountRule]) -> tuple[MountRule, ...]:

@@ -70,9 +70,9 @@ def _text(name: str) -> str:
 
 def _storage() -> "StorageKinds":
     from portico.accounts.policy.file import StorageKinds
-    from portico.providers.contract.registry import KINDS, PATH_OPTIONS, SECRET_OPTIONS, check_options
+    from portico.providers.contract.registry import KINDS, PATH_OPTIONS, PLACE_OPTIONS, SECRET_OPTIONS, check_options
 
-    return StorageKinds(KINDS, SECRET_OPTIONS, PATH_OPTIONS, check_options)
+    return StorageKinds(KINDS, SECRET_OPTIONS, PATH_OPTIONS, PLACE_OPTIONS, check_options)
 
 
 async def _apply(accounts: Accounts, file: "PolicyFile", folder: Path, options: SimpleNamespace) -> None:
@@ -87,7 +87,7 @@ async def _apply(accounts: Accounts, file: "PolicyFile", folder: Path, options: 
     normal = accounts.connections.normal
     after = desired(known.policy, file, _storage(), resolve, prune=options.prune, normal=normal)
     check_assertions(file.assertions, after, file.name, now)
-    plan = make_plan(known.policy, after, now)
+    plan = make_plan(known.policy, after, now, _storage().places)
     passwords = passwords_of(plan, file, resolve)
     for name in _changed_connections(plan):
         check_volume_id(after.connections[name].kind, after.connections[name].options)

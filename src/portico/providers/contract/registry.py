@@ -71,6 +71,10 @@ async def _delete(provider: Provider, file: Path) -> None:
 SECRET_OPTIONS = frozenset({"secret-access-key", "connection-string", "account-key", "sas-token"})
 PATH_OPTIONS = frozenset({"folder", "service-account-file"})
 """Options that name a file or folder on the gateway's machine."""
+PLACE_OPTIONS = frozenset(
+    {"folder", "bucket", "container", "share", "prefix", "endpoint-url", "account-url", "connection-string"}
+)
+"""Options that say where the files are. The others say how to get there."""
 PREFIX_OPTION = "prefix"
 """An option of every cloud kind. `ConnectionPool` applies it; a provider never sees it."""
 
