@@ -89,6 +89,9 @@ def test_the_share_rules(company: Portico, home: Path) -> None:
     former = settings.read_text() if settings.exists() else ""
     settings.write_text(f"{former}\nshare.paths=/public\n")
     assert explained(company, "anna", "/shared")["sharing"] == "share.paths doesn't allow it."
+    settings.write_text(f"{former}\nshare.require-password=true\nshare.max-lifetime=30d\n")
+    rules = "Allowed. Links need a password. Links end after 720 hours at most."
+    assert explained(company, "anna", "/shared")["sharing"] == rules
     settings.write_text(f"{former}\nshare.enabled=false\n")
     assert explained(company, "anna", "/shared")["sharing"] == "Sharing is turned off: see share.enabled."
 

@@ -84,6 +84,20 @@ async def test_work_under_way_ends(
         await download.chunks.aclose()
 
 
+async def test_an_invitation_is_accepted_only_where_the_account_may_be_used(installation: Installation) -> None:
+    authentication = installation.front_end.gateway.authentication
+    token = (await authentication._invitations.make("web")).token
+    await installation.users.change("web", addresses=ELSEWHERE)
+    for address, error in ((ADDRESS, AddressNotAllowed), ("203.0.113.9", None)):
+        context = RequestContext("request", address)
+        accepting = authentication.accept_invitation(context, token, "battery staple 17")
+        if error:
+            with pytest.raises(error):
+                await accepting
+        else:
+            await accepting
+
+
 async def test_the_audit_log_has_the_reason(installation: Installation) -> None:
     sign_in = installation.front_end.gateway.authentication.sign_in
 

@@ -96,7 +96,7 @@ def _explained(found: "Explanation", policy: "SharePolicy", now: int) -> Facts:
         "inner": [str(each.path) for each in found.inner if each.rights],
         "account": _account(user, now),
         "addresses": [" ".join(map(str, ranges)) for ranges in user.addresses],
-        "sharing": sharing or "Allowed.",
+        "sharing": sharing or _share_rules(policy),
         "storage": _storage(found),
     }
 
@@ -139,6 +139,14 @@ def _storage(found: "Explanation") -> str:
     if found.entry is None:
         return "It answers: there is nothing at this path."
     return f"It answers: there is a {'folder' if found.entry.is_folder else 'file'} at this path."
+
+
+def _share_rules(policy: "SharePolicy") -> str:
+    rules = ["Links need a password."] if policy.require_password else []
+    if policy.max_lifetime is not None:
+        hours = round(policy.max_lifetime.total_seconds() / 3600, 1)
+        rules.append(f"Links end after {hours:g} hours at most.")
+    return " ".join(["Allowed.", *rules])
 
 
 async def _others(accounts: Accounts, found: "Explanation") -> list[str]:

@@ -423,10 +423,12 @@ class Authentication:
     async def invitation(self, context: RequestContext, token: str) -> Invitation:
         """What an invitation is for. An unknown one counts as a failed attempt of the client's address."""
         try:
-            return await self._invitations.find(token)
+            found = await self._invitations.find(token)
         except UnknownInvitation:
             await self._sign_in.credential_failed(context.address)
             raise
+        check_address(found.user, context.address)
+        return found
 
     async def accept_invitation(self, context: RequestContext, token: str, password: str) -> None:
         context.user = (await self.invitation(context, token)).user.name
