@@ -134,7 +134,7 @@ async def _make(
     with closing(Passwords()) as hasher:
         hashes = {key: await hasher.hash(password) for key, password in passwords.items()}
     async with AsyncExitStack() as stack:
-        for each in plan.changes:
+        for each in reversed(plan.changes):  # what is entered last ends first
             action = f"{each.noun}.{_AUDITED[each.action]}"
             await stack.enter_async_context(audited(accounts.audit, action, each.name, each.fields))
         return await apply_plan(accounts.database, accounts.connections, known, plan, hashes)
