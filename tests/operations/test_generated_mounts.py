@@ -21,6 +21,7 @@ from portico.model.reach import Mount, MountRule, Reach, folded, reach_of
 from portico.model.rights import ALL_RIGHTS, Right
 from portico.observability.metrics import Metrics
 from portico.operations.actors.tree import Tree, Trees
+from portico.operations.reachability import Explanation, Reachability
 from portico.providers.contract.provider import Found, Provider, TreeWalk
 from portico.runtime import clock
 from portico.store.users import User
@@ -232,6 +233,19 @@ async def walked(tree: Tree, folder: Path, size: int) -> set[Path]:
         cursor = walk.cursor
 
 
+def agrees(explained: Explanation, answer: Any) -> bool:
+    """Whether an explanation says what a download was answered with."""
+    rights = explained.mount.rights if explained.mount else frozenset()
+    if answer is NotFound:
+        return not rights or explained.entry is None
+    if answer is Forbidden:
+        return bool(rights) and Right.DOWNLOAD not in rights
+    assert explained.place
+    bucket, prefix, caseless = BUCKETS[explained.place.connection]
+    text = str(explained.place.path.under(Path.parse(prefix)))
+    return Right.DOWNLOAD in rights and answer.entry.name == f"{bucket}:{text.casefold() if caseless else text}"
+
+
 async def check(seed: int, pool: ConnectionPool) -> None:
     chance = random.Random(seed)
     own = generated_rules(chance)
@@ -245,6 +259,8 @@ async def check(seed: int, pool: ConnectionPool) -> None:
         wanted = plain.key(file)
         got = answer.entry.name if isinstance(answer, Download) else answer
         assert got == {None: NotFound, "": Forbidden}.get(wanted, wanted), (seed, str(file))
+        explained = await Reachability(pool).explain(tree.actor.user, file)
+        assert agrees(explained, answer), (seed, str(file), "it is explained otherwise")
         spelled = plain.spelled(folder)
         rule, shown = plain.outer(spelled), plain.shown(spelled)
         names = await listed(tree, folder, chance.randrange(1, 6))
