@@ -25,10 +25,13 @@ import { showAccountDialog } from "./dialogs/account.js";
 import { showTrash } from "./dialogs/trash.js";
 import { language, LANGUAGES, loadMessages, storeLanguage, t } from "./i18n/i18n.js";
 import { UploadPanel } from "./uploads/upload-panel.js";
+import { visible } from "./visible-text.js";
 
 /** @import { Command, Entry, MenuItem, PickedFile, ScrollPosition, UploadItem } from "./types.js" */
 
 const SCROLL_DEBOUNCE = 150;
+/** How many folders a notice names. */
+const MAX_FOLDERS = 5;
 
 /** @type {Record<string, Command>} */
 const SHORTCUTS = { F2: "rename", Delete: "remove", Backspace: "up", Escape: "clear", d: "download", "Shift+d": "downloadFolder", m: "move", c: "copy", l: "copyLink", i: "details", "Shift+i": "folderDetails", u: "uploadFiles", "Shift+u": "uploadFolder", n: "newFolder", "/": "filter", g: "gridView", s: "search", r: "refresh", a: "automate" };
@@ -47,6 +50,8 @@ class Page {
       onScroll: () => this.#rememberSoon(),
     });
     this.timer = 0;
+    /** @type {Promise<void> | null} */
+    this.reading = null;
     this.inputs = { files: this.#input({}), folder: this.#input({ webkitdirectory: true }) };
     mountNotices();
     document.body.append(this.jobPanel.element, this.uploadPanel.element, ...Object.values(this.inputs));
@@ -59,19 +64,33 @@ class Page {
       await showInvitation(this.container);
       return;
     }
+    const isKept = session.isOpen;
     await session.resume();
-    if (session.isOpen) {
-      this.#showFolders();
-      // Rights may have changed since the tokens were issued. A session that has ended is noticed here too.
-      whoAmI().then(({ rights }) => { if (session.setRights(rights)) this.#route(history.state, { reload: true }); }, () => undefined);
-    } else showSignIn(this.container);
+    if (!session.isOpen) {
+      showSignIn(this.container);
+      return;
+    }
+    this.#showFolders();
+    if (isKept) this.#readAccess();
+  }
+
+  /** Rights may have changed since the session was read. One that has ended is noticed here too. */
+  #readAccess() {
+    if (!session.isOpen) return;
+    this.reading ??= whoAmI().then((access) => session.setAccess(access), () => undefined).finally(() => {
+      this.reading = null;
+    });
   }
 
   #watch() {
     session.addEventListener("open", () => this.#showFolders());
+    session.addEventListener("change", () => this.#route(history.state, { reload: true }));
+    session.addEventListener("refused", () => this.#readAccess());
     session.addEventListener("end", (event) => this.#ended(/** @type {CustomEvent} */ (event).detail));
     document.addEventListener("visibilitychange", () => {
-      if (document.visibilityState === "visible" && session.isOpen) this.folder.refresh({ quiet: true });
+      if (document.visibilityState !== "visible" || !session.isOpen) return;
+      this.#readAccess();
+      this.folder.refresh({ quiet: true });
     });
     addEventListener("online", () => session.isOpen && this.folder.refresh({ quiet: true }));
     addEventListener("popstate", ({ state }) => this.#route(state));
@@ -85,7 +104,10 @@ class Page {
     addEventListener("pagehide", () => this.#remember());
     watchDropZone({
       mayDrop: () => session.isOpen && session.may("upload") && !document.querySelector("dialog[open]"),
-      target: (event) => folderAt(this.folder, event) ?? { path: this.folder.path, label: this.folder.path === "/" ? t("root") : nameOf(this.folder.path) },
+      target: (event) => {
+        const { path, label, element } = folderAt(this.folder, event) ?? { path: this.folder.path, label: this.folder.path === "/" ? t("root") : nameOf(this.folder.path) };
+        return { path, label, element, refusal: session.mayIn(path, "upload") ? "" : t("dropElsewhere", { folders: foldersWith("upload") }) };
+      },
       onTarget: highlight,
       onDrop: (files, path) => this.#upload(files, path),
     });
@@ -192,6 +214,12 @@ class Page {
   #remember() {
     if (fromHash(location.hash) === this.folder.path) history.replaceState(this.folder.position, "");
   }
+}
+
+/** Where a right is given, as a part of a sentence. @param {string} right */
+function foldersWith(right) {
+  const names = session.mounts.with(right).map(({ path }) => (path === "/" ? t("root") : visible(path)));
+  return [...names.slice(0, MAX_FOLDERS), ...(names.length > MAX_FOLDERS ? ["…"] : [])].join(", ");
 }
 
 await loadMessages();

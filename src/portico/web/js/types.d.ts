@@ -104,7 +104,7 @@ export interface ScrollPosition {
 }
 
 export type EntryAction = "download" | "copyLink" | "share" | "details" | "rename" | "move" | "copy" | "remove";
-export type FolderAction = "upload" | "newFolder" | "downloadFolder";
+export type FolderAction = "upload" | "newFolder" | "downloadFolder" | "automate";
 /** Everything that a button or a shortcut can start in a folder. */
 export type Command =
   | EntryAction | "newFolder" | "downloadFolder" | "uploadFiles" | "uploadFolder" | "automate" | "refresh" | "clear" | "filter" | "search" | "folderDetails" | "gridView" | "up" | "focusList";

@@ -5,6 +5,7 @@ import { encoded, isName, split } from "../paths.js";
 import { session } from "./session.js";
 
 /** @import { EntryBody, ListingPage, SearchPage, TrashPage } from "../types.js" */
+/** @typedef {{username: string, rights: string[], mounts?: import("./mounts.js").Mount[]}} Access */
 /** @typedef {{signal?: AbortSignal, headers?: Record<string, string>, json?: object, tree?: boolean}} RequestOptions `json`: the body; `tree`: it may be done in part */
 
 const FILESYSTEM = "/backend/1.0.0/filesystem";
@@ -43,6 +44,7 @@ export async function request(method, url, { signal, headers = {}, json, tree = 
     response = await send(method, url, token, headers, signal, body);
     if (response.status === 401) session.end();
   }
+  if (response.status === 403) session.dispatchEvent(new Event("refused"));
   if (!response.ok) throw await errorFrom(response, { tree });
   return response;
 }
@@ -119,7 +121,7 @@ export async function trashPage({ cursor, signal }) {
   return (await request("GET", `${TRASH}?${new URLSearchParams({ size: "100", ...(cursor ? { cursor } : {}) })}`, { signal })).json();
 }
 
-/** The user behind this token, with current rights. @returns {Promise<{username: string, rights: string[]}>} */
+/** The user behind this token, with current rights. @returns {Promise<Access>} */
 export async function whoAmI() {
   return (await request("GET", "/backend/session")).json();
 }

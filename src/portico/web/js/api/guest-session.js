@@ -1,8 +1,9 @@
 /** In a guest's page this takes the place of `session.js`: the token is that of an opened share link. */
 
 import { SignedOut } from "./errors.js";
+import { gives, Mounts } from "./mounts.js";
 
-/** @typedef {{token: string, kind: string, owner: string, title: string, note: string, name: string, rights: string[], types: string[], expiresAt: string, linkExpiresAt: string | null, hasOwnFolder: boolean, sender?: string, filesLeft: number | null, bytesLeft: number | null, file?: import("../types.js").EntryBody}} Visit */
+/** @typedef {{token: string, kind: string, owner: string, title: string, note: string, name: string, rights: string[], mounts?: import("./mounts.js").Mount[], types: string[], expiresAt: string, linkExpiresAt: string | null, hasOwnFolder: boolean, sender?: string, filesLeft: number | null, bytesLeft: number | null, file?: import("../types.js").EntryBody}} Visit */
 
 /** Kept for a reload only, and apart for each link. */
 const STORAGE_KEY = `portico.guest:${location.pathname}`;
@@ -44,6 +45,7 @@ class GuestSession extends EventTarget {
     super();
     /** @type {Visit | null} */
     this.visit = kept();
+    this.mounts = new Mounts(this.visit);
     this.isGuest = true;
     /** The receipts of what this guest has sent. @type {{name: string, receipt: string}[]} */
     this.receipts = [];
@@ -66,14 +68,20 @@ class GuestSession extends EventTarget {
     return this.visit?.token.slice(-8) ?? "";
   }
 
-  /** @param {...string} rights */
+  /** Whether these rights are given in any folder. @param {...string} rights */
   may(...rights) {
-    return rights.every((right) => this.visit?.rights.includes(right));
+    return gives(this.visit?.rights ?? [], rights);
+  }
+
+  /** Whether they are given at this path. @param {string} path @param {...string} rights */
+  mayIn(path, ...rights) {
+    return this.mounts.allow(path, ...rights);
   }
 
   /** @param {Visit} visit @param {string} sender the name that was given */
   open(visit, sender = "") {
     this.visit = { ...visit, sender, token: formerToken(sender) ?? visit.token };
+    this.mounts = new Mounts(this.visit);
     keep(this.visit);
     this.dispatchEvent(new Event("open"));
   }

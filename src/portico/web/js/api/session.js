@@ -6,6 +6,7 @@
 import { clientId, clientSecret } from "../config.js";
 import { base64 } from "./base64.js";
 import { ApiError, errorFrom, SignedOut, Unreachable } from "./errors.js";
+import { gives, Mounts } from "./mounts.js";
 
 const STORAGE_KEY = "portico.session";
 /** In localStorage: whether it is worth asking for the session of the cookie. */
@@ -14,14 +15,15 @@ const COOKIE_HEADER = { "X-Portico-Session": "cookie" };
 const EXPIRY_MARGIN = 60_000;
 const TIMEOUT = 20_000;
 
-/** @typedef {{username: string, access: string, expires: number, lifetime: number, rights: string[]}} StoredSession */
+/** @typedef {{username: string, access: string, expires: number, lifetime: number, rights: string[], mounts?: import("./mounts.js").Mount[]}} StoredSession */
 
-/** Emits `open`, and `end` with `{requested, username}`. */
+/** Emits `open`, and `end` with `{requested, username}`; `change` if the rights have changed, and `refused` if that may be so. */
 class Session extends EventTarget {
   constructor() {
     super();
     /** @type {StoredSession | null} */
     this.stored = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null");
+    this.mounts = new Mounts(this.stored);
     /** @type {Promise<string> | null} */
     this.renewing = null;
     // All tabs have the same cookie: the one that renews it shares the new access token, and the one that signs out ends all.
@@ -46,16 +48,19 @@ class Session extends EventTarget {
     return this.stored !== null;
   }
 
-  /** @param {...string} rights */
+  /** Whether these rights are given in any folder. @param {...string} rights */
   may(...rights) {
-    return rights.every((right) => this.stored?.rights.includes(right));
+    return gives(this.stored?.rights ?? [], rights);
   }
 
-  /** @param {string[]} rights @returns {boolean} whether they have changed */
-  setRights(rights) {
-    if (!this.stored || this.stored.rights.join() === rights.join()) return false;
-    this.#store({ ...this.stored, rights });
-    return true;
+  /** Whether they are given at this path. @param {string} path @param {...string} rights */
+  mayIn(path, ...rights) {
+    return this.mounts.allow(path, ...rights);
+  }
+
+  /** @param {import("./client.js").Access} access */
+  setAccess({ username, rights, mounts }) {
+    if (this.stored?.username === username) this.#store({ ...this.stored, rights, mounts });
   }
 
   /** @param {string} username @param {string} password */
@@ -130,9 +135,13 @@ class Session extends EventTarget {
 
   /** @param {StoredSession | null} stored */
   #store(stored) {
+    const former = this.mounts;
+    const changes = this.stored && stored && this.stored.username === stored.username;
     this.stored = stored;
+    this.mounts = new Mounts(stored);
     if (stored) sessionStorage.setItem(STORAGE_KEY, JSON.stringify(stored));
     else sessionStorage.removeItem(STORAGE_KEY);
+    if (changes && JSON.stringify(former.list) !== JSON.stringify(this.mounts.list)) this.dispatchEvent(new Event("change"));
   }
 
   /** @param {Record<string, string>} form @param {string} [username] @returns {Promise<StoredSession>} */
@@ -158,8 +167,22 @@ class Session extends EventTarget {
       access: body.access_token,
       expires: requestedAt + lifetime,
       lifetime,
-      rights: body.scope.split(" "),
+      ...(await this.#access(body)),
     };
+  }
+
+  /** What the new token allows, folder by folder. @param {{access_token: string, scope: string}} body @returns {Promise<{rights: string[], mounts?: import("./mounts.js").Mount[]}>} */
+  async #access({ access_token: token, scope }) {
+    try {
+      const response = await fetch("/backend/session", { headers: { Authorization: `Bearer ${token}` }, signal: AbortSignal.timeout(TIMEOUT) });
+      if (response.ok) {
+        const { rights, mounts } = await response.json();
+        return { rights, mounts };
+      }
+    } catch {
+      // The gateway is asked again when the page is reloaded, or when it refuses something.
+    }
+    return { rights: scope.split(" ") };
   }
 }
 

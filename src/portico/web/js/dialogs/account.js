@@ -21,6 +21,12 @@ const EXPIRIES = [30, 90, 365];
 /** @param {string[]} rights */
 const rightsText = (rights) => rights.map((right) => t(`right_${right}`)).join(" · ") || t("noRights");
 
+/** With rights of their own in several folders, each is named. @param {string[]} rights @returns {[string, string][]} */
+function rightsFacts(rights) {
+  const { list } = session.mounts;
+  return list.every(({ path }) => path === "/") ? [[t("yourRights"), rightsText(rights)]] : list.map((mount) => [t("rightsIn", { name: mount.path }), rightsText(mount.rights)]);
+}
+
 export async function showAccountDialog() {
   const panel = make("div", { id: "account-panel", class: "account" });
   let shown = "";
@@ -54,7 +60,7 @@ async function overview() {
   return [
     make("dl", { class: "facts-list columns" },
       fact(t("username"), bdi(facts.username)),
-      fact(t("yourRights"), rightsText(facts.rights)),
+      ...rightsFacts(facts.rights).map(([label, text]) => fact(label, text)),
       fact(t("largestFile"), facts.maxFileSize === null ? t("noLimit") : bytes(facts.maxFileSize)),
       fact(t("passwordSince"), dateTime(facts.passwordChangedAt))),
     passwordForm(),

@@ -25,10 +25,12 @@ export async function showDetails(path) {
   const usage = new FolderUsage(path);
   const { closed } = openDialog([bdi(path === "/" ? t("root") : nameOf(path))], { class: "details", body: [list, problem] });
   fill(list, fact(t("path"), copied(path, t("copyPath"))), fact(t("address"), copied(pageUrl(path), t("copyLink"))));
+  const { connection } = session.mounts.at(path) ?? {};
+  if (connection) list.append(fact(t("keptIn"), bdi(connection)));
   const load = async () => {
     const body = await stat(path, aborter.signal);
     list.append(...(body.type === "REGULAR" ? fileFacts(body) : folderFacts(body, usage)));
-    const version = body.type === "REGULAR" && session.may("download") ? await etag(path, aborter.signal) : null;
+    const version = body.type === "REGULAR" && session.mayIn(path, "download") ? await etag(path, aborter.signal) : null;
     if (version) list.append(fact("ETag", copied(version, t("copyText"))));
   };
   load().catch((error) => { if (!isAbort(error)) fill(problem, ...errorContent(error)); });

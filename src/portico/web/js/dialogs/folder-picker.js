@@ -8,14 +8,15 @@ import { icon } from "../ui/icons.js";
 import { Listing } from "../folder/listing.js";
 import { join, nameOf, parent } from "../paths.js";
 import { errorContent, isAbort } from "../api/errors.js";
+import { session } from "../api/session.js";
 import { t } from "../i18n/i18n.js";
 
 /**
  * @param {string} title
- * @param {{start: string, yes: string, forbidden: (path: string) => boolean}} options
+ * @param {{start: string, yes: string, isInside: (path: string) => boolean, isTarget: (path: string) => boolean}} options `isInside`: not even shown; `isTarget`: can be chosen
  * @returns {Promise<string>} the path of the folder, or empty
  */
-export async function pickFolder(title, { start, yes, forbidden }) {
+export async function pickFolder(title, { start, yes, isInside, isTarget }) {
   let listing = new Listing(start);
   const breadcrumbBar = make("div", { class: "breadcrumb-bar" });
   const list = make("ul", { class: "folders" });
@@ -33,7 +34,8 @@ export async function pickFolder(title, { start, yes, forbidden }) {
     listing.close();
     listing = new Listing(path);
     problem.textContent = "";
-    choose.disabled = forbidden(path);
+    choose.disabled = !isTarget(path);
+    create.disabled = !session.mayIn(path, "upload");
     fill(breadcrumbBar, breadcrumbs(path, { onOpen: show }));
     fill(list, make("li", { class: "hint" }, t("loading")));
     await attempt(() => listing.open());
@@ -52,7 +54,7 @@ export async function pickFolder(title, { start, yes, forbidden }) {
   };
   const draw = () => {
     const { path } = listing;
-    const folders = listing.entries.filter((entry) => entry.folder).map((entry) => join(path, entry.name)).filter((inner) => !forbidden(inner) || inner === start);
+    const folders = listing.entries.filter((entry) => entry.folder).map((entry) => join(path, entry.name)).filter((inner) => !isInside(inner));
     /** @param {string} target @param {Node | string} label @param {import("../types.js").IconName} iconName */
     const row = (target, label, iconName) => make("li", {}, make("button", { type: "button", onclick: () => show(target) }, icon(iconName), label));
     fill(list,

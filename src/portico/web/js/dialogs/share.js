@@ -20,7 +20,7 @@ const KINDS = { download: ["list", "download"], request: ["upload"], both: ["lis
 
 /** @param {string} path @param {boolean} isFolder */
 export async function showShareDialog(path, isFolder) {
-  const kinds = Object.entries(KINDS).filter(([kind, rights]) => (isFolder || kind === "download") && session.may(...rights));
+  const kinds = Object.entries(KINDS).filter(([kind, rights]) => (isFolder || kind === "download") && session.mayIn(path, ...rights));
   const kind = select("share-kind", kinds.map(([name]) => [name, t(`share_${name}`)]));
   const title = make("input", { id: "share-title", maxlength: "200", autocomplete: "off", dir: "auto" });
   const note = make("textarea", { id: "share-note", rows: "2", maxlength: "4000", dir: "auto" });

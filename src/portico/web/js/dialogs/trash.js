@@ -34,7 +34,7 @@ export async function showTrash(onRestored) {
     hint.hidden = !nothing;
     hint.textContent = t("trashNothing");
     more.hidden = !cursor;
-    empty.hidden = nothing || !session.may("overwrite");
+    empty.hidden = nothing || !session.may("delete");
   };
   /** Do it, and show its error. @param {() => Promise<void>} work */
   const attempt = async (work) => {
@@ -56,7 +56,7 @@ export async function showTrash(onRestored) {
     const when = t(item.reason === "replaced" ? "replacedOn" : "deletedOn", { date: dateTime(item.deletedAt) });
     const facts = [when, item.size === null ? "" : bytes(item.size), t("keptUntil", { date: dateTime(item.expiresAt) })].filter(Boolean).join(" · ");
     const restore = button(t("restore"), { "aria-label": t("restoreItem", { name: item.name }), onclick: () => bringBack(item, element) });
-    const element = make("li", {}, icon(item.isFolder ? "folderSolid" : "file"), make("div", {}, bdi(item.path, { class: "strong" }), make("span", { class: "hint" }, facts)), session.may("upload", "overwrite") ? restore : null);
+    const element = make("li", {}, icon(item.isFolder ? "folderSolid" : "file"), make("div", {}, bdi(item.path, { class: "strong" }), make("span", { class: "hint" }, facts)), session.mayIn(item.path, "upload", "overwrite") ? restore : null);
     return element;
   };
   /** @param {TrashedItem} item @param {HTMLElement} element */
@@ -89,7 +89,7 @@ async function restored(item) {
     await restore(item.id);
   } catch (error) {
     if (codeOf(error) !== "already-exists") throw error;
-    const { choice } = await askConflict(item.name, { mayReplace: session.may("overwrite"), others: false });
+    const { choice } = await askConflict(item.name, { mayReplace: session.mayIn(item.path, "replace"), others: false });
     if (choice === "skip") return false;
     await restore(item.id, /** @type {OnConflict} */ (choice));
   }

@@ -24,32 +24,49 @@ import { undoRemove, undoReplaced } from "./undo.js";
 /** How many names a confirmation lists. */
 const MAX_NAMES = 5;
 
+/** @param {Entry[]} entries */
+const one = (entries) => entries.length === 1;
+/** @param {Entry[]} entries */
+const some = (entries) => entries.length > 0;
+/** @param {...string} rights @returns {(path: string) => boolean} */
+const may = (...rights) => (path) => session.mayIn(path, ...rights);
+/** For what changes an entry as a whole. @param {(path: string) => boolean} allowed @returns {(path: string) => boolean} */
+const whole = (allowed) => (path) => session.mounts.isWhole(path) && allowed(path);
+
 /**
- * The rights that the gateway requires for each action, and the entries that it applies to.
- * @type {Record<EntryAction | FolderAction, {rights: string[], fits: (entries: Entry[]) => boolean}>}
+ * What the gateway allows at a path, and the entries that it applies to.
+ * @type {Record<EntryAction, {allowed: (path: string) => boolean, fits: (entries: Entry[]) => boolean}>}
  */
 const CONDITIONS = {
-  download: { rights: ["download"], fits: (entries) => entries.length > 0 },
-  copyLink: { rights: [], fits: (entries) => entries.length === 1 },
-  share: { rights: ["share"], fits: (entries) => entries.length === 1 },
-  details: { rights: ["list"], fits: (entries) => entries.length === 1 },
-  rename: { rights: ["upload", "overwrite"], fits: (entries) => entries.length === 1 },
-  move: { rights: ["upload", "overwrite"], fits: (entries) => entries.length > 0 },
-  copy: { rights: ["download", "upload"], fits: (entries) => entries.length > 0 },
-  remove: { rights: ["overwrite"], fits: (entries) => entries.length > 0 },
-  newFolder: { rights: ["upload"], fits: () => true },
-  upload: { rights: ["upload"], fits: () => true },
-  downloadFolder: { rights: ["list", "download"], fits: () => true },
+  download: { allowed: may("download"), fits: some },
+  copyLink: { allowed: () => true, fits: one },
+  share: { allowed: may("share"), fits: one },
+  details: { allowed: may("list"), fits: one },
+  rename: { allowed: whole(may("upload", "overwrite")), fits: one },
+  move: { allowed: whole((path) => session.mounts.allowMoveFrom(path)), fits: some },
+  copy: { allowed: whole((path) => !session.isGuest && session.may("upload") && session.mayIn(path, "download")), fits: some },
+  remove: { allowed: whole(may("delete")), fits: some },
+};
+
+/** @type {Record<FolderAction, (path: string) => boolean>} */
+const FOLDER_CONDITIONS = {
+  newFolder: may("upload"),
+  upload: may("upload"),
+  downloadFolder: may("list", "download"),
+  automate: (path) => !session.isGuest && session.mounts.at(path) !== undefined,
 };
 
 /** @param {string} name @returns {name is EntryAction} */
-export const isEntryAction = (name) => ["download", "copyLink", "share", "details", "rename", "move", "copy", "remove"].includes(name);
+export const isEntryAction = (name) => name in CONDITIONS;
 
-/** @param {EntryAction | FolderAction} action @param {Entry[]} [entries] */
-export function isOffered(action, entries = []) {
-  const { rights, fits } = CONDITIONS[action];
-  return session.may(...rights) && fits(entries) && !(session.isGuest && action === "copy");
+/** @param {EntryAction} action @param {string} folder @param {Entry[]} entries of the folder */
+export function isOffered(action, folder, entries) {
+  const { allowed, fits } = CONDITIONS[action];
+  return fits(entries) && session.mounts.samples(folder, entries).every(({ name }) => allowed(join(folder, name)));
 }
+
+/** @param {FolderAction} action @param {string} folder */
+export const isOfferedIn = (action, folder) => FOLDER_CONDITIONS[action](folder);
 
 /** @param {Listing} listing @returns {Promise<string>} the name of the new folder, or empty */
 export async function newFolder(listing) {
@@ -70,7 +87,7 @@ export async function newFolder(listing) {
 }
 
 /** When a new folder was made, if the storage knows it. @param {string} path @returns {Promise<{modified?: string}>} */
-const dateOf = (path) => (session.may("list") ? stat(path).then(({ lastModified }) => ({ modified: lastModified }), () => ({})) : Promise.resolve({}));
+const dateOf = (path) => (session.mayIn(path, "list") ? stat(path).then(({ lastModified }) => ({ modified: lastModified }), () => ({})) : Promise.resolve({}));
 
 /** @param {Listing} listing @param {Entry} entry @returns {Promise<string>} the new name, or empty */
 export async function rename(listing, entry) {
@@ -98,7 +115,7 @@ export async function rename(listing, entry) {
         // An interrupted rename continues by moving the rest to where the first part already is.
         const mayContinue = codeOf(error) === "already-exists" && name === interrupted;
         if (statusOf(error) >= 500) interrupted = name;
-        const { choice } = mayContinue ? await askConflict(name, { mayReplace: session.may("overwrite"), others: false }) : { choice: "skip" };
+        const { choice } = mayContinue ? await askConflict(name, { mayReplace: session.mayIn(listing.path, "replace"), others: false }) : { choice: "skip" };
         if (choice === "skip") throw error;
         renamed = await changes.move(from, to, /** @type {OnConflict} */ (choice));
       }
@@ -147,13 +164,13 @@ export async function remove(listing, entries) {
     after: (done) => listing.drop(done.map(({ entry }) => entry.name)),
     success: "deleted",
     failure: "deleteFailed",
-    undo: () => (trashed.length && session.may("upload", "overwrite") ? { label: t("undo"), run: () => undoRemove(listing, trashed) } : undefined),
+    undo: () => (trashed.length && session.mayIn(listing.path, "upload", "overwrite") ? { label: t("undo"), run: () => undoRemove(listing, trashed) } : undefined),
   });
 }
 
 /** @param {Listing} listing @param {Entry[]} entries */
 export async function move(listing, entries) {
-  const target = await pickFolder(t("moveTitle", { count: entries.length }), { start: listing.path, yes: t("moveHere"), forbidden: forbiddenTargets(listing, entries, { here: true }) });
+  const target = await pickFolder(t("moveTitle", { count: entries.length }), { start: listing.path, yes: t("moveHere"), isInside: insideOf(listing, entries), isTarget: (path) => mayMoveTo(listing, entries, path) });
   if (target) await moveTo(listing, entries, target);
 }
 
@@ -168,7 +185,7 @@ export async function moveTo(listing, entries, target) {
 
 /** @param {Listing} listing @param {Entry[]} entries */
 export async function copy(listing, entries) {
-  const target = await pickFolder(t("copyTitle", { count: entries.length }), { start: listing.path, yes: t("copyHere"), forbidden: forbiddenTargets(listing, entries, { here: false }) });
+  const target = await pickFolder(t("copyTitle", { count: entries.length }), { start: listing.path, yes: t("copyHere"), isInside: insideOf(listing, entries), isTarget: (path) => session.mayIn(path, "upload") });
   if (!target) return;
   await transfer(listing, entries, target, changes.copy, {
     after: (done) => {
@@ -180,11 +197,16 @@ export async function copy(listing, entries) {
   });
 }
 
-/** Nothing goes into itself; with `here`, the current folder is not a target either. @param {Listing} listing @param {Entry[]} entries @param {{here: boolean}} options */
-function forbiddenTargets(listing, entries, { here }) {
+/** Nothing goes into itself. @param {Listing} listing @param {Entry[]} entries */
+function insideOf(listing, entries) {
   const inside = entries.filter((entry) => entry.folder).map((entry) => join(listing.path, entry.name));
   /** @param {string} path */
-  return (path) => (here && path === listing.path) || inside.some((folder) => path === folder || path.startsWith(`${folder}/`));
+  return (path) => inside.some((folder) => path === folder || path.startsWith(`${folder}/`));
+}
+
+/** Whether all of the entries can be moved to a folder: not to where they are, nor into themselves. @param {Listing} listing @param {Entry[]} entries @param {string} target */
+export function mayMoveTo(listing, entries, target) {
+  return target !== listing.path && !insideOf(listing, entries)(target) && session.mounts.allowMove(listing.path, target);
 }
 
 /** @param {Listing} listing @param {Entry[]} entries @param {string} target @param {typeof changes.move} request @param {Outcome} outcome */
@@ -205,12 +227,13 @@ async function transfer(listing, entries, target, request, outcome) {
       if (codeOf(error) !== "already-exists") throw error;
       if (forAll === "skip") return null;
       if (forAll) throw error;
-      const answer = await askConflict(entry.name, { mayReplace: session.may("overwrite"), others: entries.length > 1 });
+      const answer = await askConflict(entry.name, { mayReplace: session.mayIn(target, "replace"), others: entries.length > 1 });
       if (answer.forAll) forAll = answer.choice;
       return answer.choice === "skip" ? null : send(answer.choice);
     }
   };
   const moved = request === changes.move;
-  const undo = () => (replaced.length && session.may("upload", "overwrite") ? { label: t("undoReplaced"), run: () => undoReplaced(listing, replaced, { moved }) } : undefined);
+  const mayUndo = session.mayIn(target, "upload", "overwrite") && (!moved || session.mounts.allowMove(target, listing.path));
+  const undo = () => (replaced.length && mayUndo ? { label: t("undoReplaced"), run: () => undoReplaced(listing, replaced, { moved }) } : undefined);
   await forEach(entries, { act, target, undo, ...outcome });
 }

@@ -51,7 +51,7 @@ export async function openFile(view, path) {
  * @param {FolderView} view @param {string} path
  */
 function mayBeFile(view, path) {
-  if (!extension(nameOf(path)) || !session.may("list")) return false;
+  if (!extension(nameOf(path)) || !session.mayIn(path, "list")) return false;
   const isKnownFolder = view.path.startsWith(`${path}/`) || (parent(path) === view.path && view.listing.byName.get(nameOf(path))?.folder);
   return !isKnownFolder;
 }

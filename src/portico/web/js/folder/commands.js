@@ -17,27 +17,28 @@ export async function runCommand(view, name) {
   const { listing, selection } = view;
   const entries = selection.selectedOrActive;
   if (actions.isEntryAction(name)) {
-    if (!actions.isOffered(name, entries)) return;
+    if (!actions.isOffered(name, listing.path, entries)) return;
     if (name === "download") await download(listing.path, entries);
     else if (name === "details") await showDetails(join(listing.path, entries[0].name));
     else if (name === "share") await showShareDialog(join(listing.path, entries[0].name), entries[0].folder);
     else if (name === "rename") view.goTo(await actions.rename(listing, entries[0]));
     else await actions[name](listing, entries);
   } else if (name === "newFolder") {
-    if (actions.isOffered(name)) view.goTo(await actions.newFolder(listing));
+    if (actions.isOfferedIn(name, view.path)) view.goTo(await actions.newFolder(listing));
   } else if (name === "downloadFolder") {
-    if (actions.isOffered(name)) await downloadFolder(view.path);
+    if (actions.isOfferedIn(name, view.path)) await downloadFolder(view.path);
   } else if (name === "folderDetails") {
-    if (session.may("list")) await showDetails(view.path);
+    if (session.mayIn(view.path, "list")) await showDetails(view.path);
   } else if (name === "uploadFiles" || name === "uploadFolder") {
-    if (actions.isOffered("upload")) view.onUpload(name === "uploadFiles" ? "files" : "folder");
-  } else if (name === "automate") await showAutomateDialog(view.path);
-  else if (name === "refresh") await view.refresh();
+    if (actions.isOfferedIn("upload", view.path)) view.onUpload(name === "uploadFiles" ? "files" : "folder");
+  } else if (name === "automate") {
+    if (actions.isOfferedIn(name, view.path)) await showAutomateDialog(view.path);
+  } else if (name === "refresh") await view.refresh();
   else if (name === "clear") selection.clear();
   else if (name === "gridView") viewMode.toggle();
   else if (name === "filter") view.toolbar.field.focus();
   else if (name === "search") {
-    if (session.may("list")) view.searchView.open(view.path, listing.filter && view.toolbar.field.value.trim());
+    if (session.mayIn(view.path, "list")) view.searchView.open(view.path, listing.filter && view.toolbar.field.value.trim());
   } else if (name === "up" && view.path !== "/") view.leaveFor(parent(view.path));
   if (name === "focusList" || name === "clear") view.grid.focus();
 }

@@ -27,7 +27,7 @@ export class FilePreview {
 
   /** Show the file that the address names. @param {Entry} entry */
   async show(entry) {
-    if (!session.may("download")) return;
+    if (!session.mayIn(this.view.path, "download")) return;
     this.close();
     const { view } = this;
     const folder = view.path;

@@ -78,9 +78,9 @@ export class FolderView {
     const heading = make("h1", { class: "visually-hidden", hidden: session.isGuest }, bdi(path === "/" ? t("root") : nameOf(path)));
     document.title = t("pageTitle", { name: heading.textContent });
     fill(this.breadcrumbBar, heading, breadcrumbs(path));
-    this.toolbar.reset({ mayList: session.may("list") });
-    if (!session.may("list")) {
-      this.placeholder.show("lock", t(session.may("upload") ? "dropBox" : "mayNotList"));
+    this.toolbar.reset(path);
+    if (!session.mayIn(path, "list")) {
+      this.placeholder.showLocked(path);
       return;
     }
     this.element.setAttribute("aria-busy", "true");
@@ -149,7 +149,7 @@ export class FolderView {
   /** @param {Entry} entry */
   openEntry(entry) {
     if (entry.folder) this.leaveFor(join(this.path, entry.name));
-    else if (session.may("download")) {
+    else if (session.mayIn(this.path, "download")) {
       this.onLeave();
       this.filePreview.choose(entry);
     }
@@ -184,7 +184,7 @@ export class FolderView {
   /** @param {HTMLElement | Point} at */
   #menu(at) {
     const entries = this.selection.selectedOrActive;
-    const items = entryMenu(entries, { run: (name) => this.run(name), open: (entry) => this.openEntry(entry) });
+    const items = entryMenu(this.path, entries, { run: (name) => this.run(name), open: (entry) => this.openEntry(entry) });
     if (items.length) showMenu(items, at, this.grid.element);
   }
 
@@ -217,7 +217,7 @@ export class FolderView {
     this.selection.follow(listing.shown, (name) => listing.byName.has(name));
     this.grid.show(listing);
     const empty = listing.complete && !listing.count;
-    if (empty) this.placeholder.showEmpty({ mayUpload: session.may("upload") });
+    if (empty) this.placeholder.showEmpty({ mayUpload: session.mayIn(listing.path, "upload") });
     else if (!listing.shown.length) this.placeholder.show(listing.isLoadingAll ? "" : "search", t(listing.isLoadingAll ? "searching" : listing.complete ? "noMatch" : "noMatchLoaded"));
     else {
       this.placeholder.hide();

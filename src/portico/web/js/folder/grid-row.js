@@ -2,6 +2,7 @@
 
 import { bdi, closest, make } from "../ui/dom.js";
 import { icon } from "../ui/icons.js";
+import { t } from "../i18n/i18n.js";
 
 /** @typedef {ReturnType<typeof makeRow>} Row */
 
@@ -14,6 +15,7 @@ export function makeRow() {
     icon: icon("file"),
     picture: make("img", { class: "thumbnail", alt: "", draggable: "false", hidden: true }),
     name: bdi(""),
+    mark: make("span", { class: "mount", role: "img", "aria-label": t("separateFolder"), title: t("separateFolder"), hidden: true }, icon("storage")),
     size: make("div", { class: "cell size", role: "gridcell" }),
     modified: make("div", { class: "cell modified", role: "gridcell" }),
     menuButton: make("button", { type: "button", class: "quiet round", tabindex: "-1", "aria-haspopup": "menu" }, icon("moreSolid")),
@@ -21,7 +23,7 @@ export function makeRow() {
   const open = make("a", { class: "open", tabindex: "-1", draggable: "false" }, parts.name);
   const element = make("div", { class: "row", role: "row", draggable: MAY_DRAG },
     make("div", { class: "cell select", role: "gridcell" }, parts.checkbox),
-    make("div", { class: "cell name", role: "gridcell" }, parts.icon, parts.picture, open),
+    make("div", { class: "cell name", role: "gridcell" }, parts.icon, parts.picture, open, parts.mark),
     parts.size,
     parts.modified,
     make("div", { class: "cell more", role: "gridcell" }, parts.menuButton));

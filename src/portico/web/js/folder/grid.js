@@ -141,8 +141,9 @@ export class Grid {
     this.#showSelection(row, index);
     row.checkbox.setAttribute("aria-label", t("selectName", { name: entry.name }));
     setIcon(row.icon, iconFor(entry));
-    if (entry.folder || session.may("download")) row.link.href = link(join(this.path, entry.name));
+    if (entry.folder || session.mayIn(this.path, "download")) row.link.href = link(join(this.path, entry.name));
     else row.link.removeAttribute("href");
+    row.mark.hidden = !(entry.folder && session.mounts.beginAt(join(this.path, entry.name)));
     row.name.textContent = row.link.title = visible(entry.name);
     row.size.textContent = entry.size === undefined || entry.folder ? "" : bytes(entry.size);
     row.modified.textContent = dateTime(entry.modified);

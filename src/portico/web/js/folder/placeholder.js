@@ -1,10 +1,11 @@
 /** What a folder view shows instead of entries: that it is loading or empty, or why it cannot be shown. */
 
-import { fill, make } from "../ui/dom.js";
+import { bdi, fill, make, makeWith } from "../ui/dom.js";
 import { icon } from "../ui/icons.js";
 import { announce } from "../ui/notices.js";
 import { link, parent } from "../paths.js";
 import { codeOf, errorContent } from "../api/errors.js";
+import { session } from "../api/session.js";
 import { t } from "../i18n/i18n.js";
 import { mayDrag } from "../uploads/drop-zone.js";
 
@@ -31,6 +32,12 @@ export class Placeholder {
   /** @param {{mayUpload: boolean}} options */
   showEmpty({ mayUpload }) {
     this.show("folderSolid", t("emptyFolder"), mayUpload ? [t(mayDrag() ? "emptyHint" : "emptyHintTouch")] : []);
+  }
+
+  /** The folder cannot be listed, but some below it may be: they are named, as nothing else leads there. @param {string} path */
+  showLocked(path) {
+    const inner = session.mounts.below(path).map((mount) => make("li", {}, make("a", { href: link(mount.path) }, bdi(mount.path))));
+    this.show("lock", t(session.mayIn(path, "upload") ? "dropBox" : "mayNotList"), [], inner.length ? makeWith("ul", { class: "inner-folders" }, inner) : null);
   }
 
   /** @param {unknown} error @param {string} path @param {() => void} retry */

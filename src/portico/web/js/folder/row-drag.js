@@ -1,6 +1,6 @@
 /** Dragging rows onto folders of the list and of the path. The keyboard has the dialog behind M instead. */
 
-import { isOffered, moveTo } from "./actions.js";
+import { isOffered, mayMoveTo, moveTo } from "./actions.js";
 import { closest, make } from "../ui/dom.js";
 import { join, nameOf } from "../paths.js";
 import { t } from "../i18n/i18n.js";
@@ -42,14 +42,14 @@ export function watchRowDrag(view) {
   const targetOf = (event) => {
     if (!dragged || !event.dataTransfer?.types.includes(TYPE)) return null;
     const target = folderAt(view, event);
-    return target && !isForbidden(dragged, target.path) ? target : null;
+    return target && mayMoveTo(dragged.listing, dragged.entries, target.path) ? target : null;
   };
 
   view.grid.canvas.addEventListener("dragstart", (event) => {
     const index = rowIndex(event);
     const { selection } = view;
     const entry = view.grid.entries[index];
-    if (!entry || !event.dataTransfer || !isOffered("move", [entry])) return event.preventDefault();
+    if (!entry || !event.dataTransfer || !isOffered("move", view.path, selection.has(entry.name) ? selection.selected : [entry])) return event.preventDefault();
     if (!selection.has(entry.name)) selection.only(index);
     dragged = { listing: view.listing, entries: selection.selected };
     event.dataTransfer.effectAllowed = "move";
@@ -80,9 +80,4 @@ export function watchRowDrag(view) {
     highlight(null);
   };
   addEventListener("dragend", end);
-}
-
-/** Nothing goes where it is, or into itself. @param {{listing: Listing, entries: Entry[]}} dragged @param {string} path */
-function isForbidden({ listing, entries }, path) {
-  return path === listing.path || entries.some((entry) => entry.folder && `${path}/`.startsWith(`${join(listing.path, entry.name)}/`));
 }

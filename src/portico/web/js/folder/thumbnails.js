@@ -28,7 +28,7 @@ export class Thumbnails {
   /** Show the thumbnail of an entry in a tile, now or when it has arrived. @param {Tile} tile @param {string} folder @param {Entry} entry */
   show(tile, folder, entry) {
     const path = join(folder, entry.name);
-    const key = isOffered(entry) ? `${entry.size} ${entry.modified} ${path}` : "";
+    const key = isOffered(entry) && session.mayIn(folder, "download") ? `${entry.size} ${entry.modified} ${path}` : "";
     const { picture } = tile;
     if (key && picture.dataset.key === key) return;
     picture.dataset.key = key;
@@ -93,4 +93,4 @@ function draw(picture, url) {
 }
 
 /** @param {Entry} entry */
-const isOffered = ({ folder, type, size = 0 }) => !folder && size > 0 && size <= MAX_SIZE && thumbnailTypes.includes(type) && session.may("download");
+const isOffered = ({ folder, type, size = 0 }) => !folder && size > 0 && size <= MAX_SIZE && thumbnailTypes.includes(type);

@@ -1,6 +1,6 @@
 /** The toolbar: actions for the folder, or for the selection, and the filter. */
 
-import { isOffered } from "./actions.js";
+import { isOffered, isOfferedIn } from "./actions.js";
 import { fill, make } from "../ui/dom.js";
 import { icon } from "../ui/icons.js";
 import { session } from "../api/session.js";
@@ -25,11 +25,11 @@ const ENTRY_ACTIONS = [
   { name: "remove", label: "delete", icon: "trash", keyLabel: "capDelete", danger: true },
 ];
 
-/** The menu for these entries. @param {Entry[]} entries @param {{run: (action: EntryAction) => void, open: (entry: Entry) => void}} handlers @returns {MenuItem[]} */
-export function entryMenu(entries, { run, open }) {
+/** The menu for these entries. @param {string} folder @param {Entry[]} entries @param {{run: (action: EntryAction) => void, open: (entry: Entry) => void}} handlers @returns {MenuItem[]} */
+export function entryMenu(folder, entries, { run, open }) {
   const [entry] = entries;
-  const mayOpen = entries.length === 1 && (entry.folder || session.may("download"));
-  const offered = ENTRY_ACTIONS.filter(({ name }) => isOffered(name, entries));
+  const mayOpen = entries.length === 1 && (entry.folder || session.mayIn(folder, "download"));
+  const offered = ENTRY_ACTIONS.filter(({ name }) => isOffered(name, folder, entries));
   return [
     ...(mayOpen ? [openItem(entry, open)] : []),
     ...offered.map(({ name, label, icon: iconName, key, keyLabel, danger }) => ({ label: t(label), icon: iconName, key: keyLabel ? t(keyLabel) : key, danger, run: () => run(name) })),
@@ -43,6 +43,7 @@ export class Toolbar {
   /** @param {{run: (command: Command) => void, onFilter: (text: string) => void}} handlers */
   constructor({ run, onFilter }) {
     this.run = run;
+    this.folder = "/";
     this.folderActions = make("div", { class: "actions", role: "toolbar", "aria-label": t("folderActions") });
     this.selectionActions = make("div", { class: "actions selection-actions", role: "toolbar", "aria-label": t("selectionActions"), hidden: true });
     this.count = make("strong", { class: "count" });
@@ -76,14 +77,16 @@ export class Toolbar {
     this.element.classList.toggle("compact", this.element.scrollWidth > this.element.clientWidth);
   }
 
-  /** Start over in a new folder. @param {{mayList: boolean}} options */
-  reset({ mayList }) {
+  /** Start over in a new folder. @param {string} folder */
+  reset(folder) {
+    this.folder = folder;
+    const mayList = session.mayIn(folder, "list");
     const upload = make("button", { type: "button", class: "primary", "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => toggleMenu(this.#uploadMenu(), upload) }, icon("upload"), make("span", {}, t("upload")), icon("down"));
     fill(this.folderActions,
-      isOffered("upload") ? upload : null,
-      isOffered("newFolder") ? this.#button("newFolder", "newFolder") : null,
-      isOffered("downloadFolder") ? this.#button("downloadFolder", "download") : null,
-      session.isGuest ? null : this.#button("automate", "terminal"));
+      isOfferedIn("upload", folder) ? upload : null,
+      isOfferedIn("newFolder", folder) ? this.#button("newFolder", "newFolder") : null,
+      isOfferedIn("downloadFolder", folder) ? this.#button("downloadFolder", "download") : null,
+      isOfferedIn("automate", folder) ? this.#button("automate", "terminal") : null);
     this.filter.hidden = this.search.hidden = this.view.hidden = this.details.hidden = this.refresh.hidden = !mayList;
     this.field.value = "";
     this.update([]);
@@ -114,7 +117,7 @@ export class Toolbar {
       this.#fit();
       return;
     }
-    const actions = ENTRY_ACTIONS.filter(({ name, menuOnly }) => !menuOnly && isOffered(name, entries));
+    const actions = ENTRY_ACTIONS.filter(({ name, menuOnly }) => !menuOnly && isOffered(name, this.folder, entries));
     const offered = actions.map(({ name }) => name).join();
     if (offered !== this.offered || !this.selectionActions.childElementCount) {
       this.offered = offered;

@@ -40,7 +40,7 @@ export class GuestPage {
       if (this.queue.isBusy) event.preventDefault();
     });
     watchDropZone({
-      mayDrop: () => session.may("upload") && !document.querySelector("dialog[open]"),
+      mayDrop: () => session.mayIn(this.#target, "upload") && !document.querySelector("dialog[open]"),
       target: () => ({ path: this.#target, label: this.visit?.title || this.visit?.name || t("root") }),
       onDrop: (files) => this.#upload(files),
     });

@@ -83,7 +83,7 @@ function show(row, job) {
 }
 
 /** Whether it has deleted something that can be brought back. @param {JobBody} body */
-const mayUndo = ({ kind, trashId }) => kind === "delete" && Boolean(trashId) && session.may("upload", "overwrite");
+const mayUndo = ({ kind, trashId, source }) => kind === "delete" && Boolean(trashId) && session.mayIn(source, "upload", "overwrite");
 
 /** @param {Job} job @param {HTMLButtonElement} button */
 async function bringBack(job, button) {

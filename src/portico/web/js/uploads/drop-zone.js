@@ -2,13 +2,13 @@
 
 import { bdi, fill, isTyping, make, sentence } from "../ui/dom.js";
 import { filesFromDrop } from "./picked-files.js";
-import { icon } from "../ui/icons.js";
+import { icon, setIcon } from "../ui/icons.js";
 import { messageOf } from "../api/errors.js";
 import { notifyError } from "../ui/notices.js";
 import { t } from "../i18n/i18n.js";
 
 /** @import { PickedFile } from "../types.js" */
-/** @typedef {{path: string, label: string, element?: HTMLElement}} DropTarget */
+/** @typedef {{path: string, label: string, element?: HTMLElement, refusal?: string}} DropTarget `refusal`: why it takes no files */
 
 /** Whether files can be dragged here: not on a phone, which has no windows beside this one. */
 export const mayDrag = () => !matchMedia("(hover: none), (max-width: 46rem)").matches;
@@ -19,7 +19,8 @@ const transferOf = (event) => (event.dataTransfer?.types.includes("Files") ? eve
 /** @param {{mayDrop: () => boolean, target: (event: Event) => DropTarget, onTarget?: (element: HTMLElement | null) => void, onDrop: (files: PickedFile[], path: string) => void}} options */
 export function watchDropZone({ mayDrop, target, onTarget = () => undefined, onDrop }) {
   const text = make("p");
-  const overlay = make("div", { class: "drop-zone", hidden: true, "aria-hidden": "true" }, icon("upload"), text);
+  const symbol = icon("upload");
+  const overlay = make("div", { class: "drop-zone", hidden: true, "aria-hidden": "true" }, symbol, text);
   document.body.append(overlay);
   let depth = 0;
   const end = () => {
@@ -29,15 +30,20 @@ export function watchDropZone({ mayDrop, target, onTarget = () => undefined, onD
   };
   /** @param {Event} event */
   const show = (event) => {
-    const { label, element } = target(event);
-    fill(text, ...sentence(t("dropHere"), { name: bdi(label, { class: "strong" }) }));
-    overlay.classList.toggle("aimed", Boolean(element));
+    const { label, element, refusal } = target(event);
+    fill(text, ...(refusal ? [refusal] : sentence(t("dropHere"), { name: bdi(label, { class: "strong" }) })));
+    setIcon(symbol, refusal ? "lock" : "upload");
+    overlay.classList.toggle("aimed", Boolean(element) || Boolean(refusal));
     overlay.hidden = false;
-    onTarget(element ?? null);
+    onTarget(refusal ? null : element ?? null);
   };
   /** @param {Event} event @param {DataTransfer} transfer */
   const take = async (event, transfer) => {
-    const { path } = target(event);
+    const { path, refusal } = target(event);
+    if (refusal) {
+      notifyError(new Error(refusal));
+      return;
+    }
     try {
       const files = await filesFromDrop(transfer, path);
       if (files.length) onDrop(files, path);

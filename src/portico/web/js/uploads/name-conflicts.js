@@ -18,7 +18,7 @@ export class NameConflicts {
 
   /** Whether the file's name exists. False may turn out to be wrong: the gateway decides. @param {string} folder @param {File} file */
   async has(folder, file) {
-    if (!session.may("list")) return false;
+    if (!session.mayIn(folder, "list")) return false;
     const names = await this.#namesIn(folder);
     if (names) return names.has(file.name);
     if (file.size < STAT_THRESHOLD) return false;

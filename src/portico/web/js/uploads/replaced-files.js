@@ -10,8 +10,9 @@ import { notify, notifyError } from "../ui/notices.js";
 /** @param {UploadQueue} queue @param {() => void} onRestored called when files are back */
 export function offerUndo(queue, onRestored) {
   queue.addEventListener("idle", () => {
-    const ids = queue.items.flatMap((item) => item.replaced.splice(0));
-    if (!ids.length || !session.may("upload", "overwrite")) return;
+    const replaced = queue.items.map((item) => ({ folder: item.folder, ids: item.replaced.splice(0) }));
+    const ids = replaced.flatMap((item) => (session.mayIn(item.folder, "upload", "overwrite") ? item.ids : []));
+    if (!ids.length) return;
     notify(t("replacedFiles", { count: ids.length }), { label: t("undoReplaced"), run: () => bringBack(ids, onRestored) });
   });
 }

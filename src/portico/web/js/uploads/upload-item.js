@@ -44,7 +44,7 @@ export const canShare = (a, b) => [a, b].every((item) => item.file && !item.alon
 
 /** Whether a request without an answer has stored the file. @param {FileItem} item */
 export async function isStored({ folder, file, onConflict }) {
-  if (onConflict !== "fail" || !session.may("list")) return false;
+  if (onConflict !== "fail" || !session.mayIn(folder, "list")) return false;
   const found = await stat(join(folder, file.name)).catch(() => null);
   return found?.type === "REGULAR" && found.size === file.size && Date.parse(found.lastModified ?? "") === file.lastModified;
 }

@@ -112,7 +112,7 @@ export class UploadPanel {
     const failed = queue.count("failed");
     this.retryAll.hidden = this.details.hidden = !failed;
     // Deleting alone makes no room.
-    this.trash.hidden = !(keepsDeleted && session.may("list", "overwrite") && queue.items.some(({ error }) => codeOf(error) === "storage-full"));
+    this.trash.hidden = !(keepsDeleted && session.may("list", "delete") && queue.items.some(({ error }) => codeOf(error) === "storage-full"));
     this.element.classList.toggle("has-failed", failed > 0);
     this.shown = [...queue.items].sort((a, b) => ORDER[a.state] - ORDER[b.state]);
     this.list.setCount(this.shown.length);

@@ -205,6 +205,7 @@ export class UploadQueue extends EventTarget {
     // What the gateway has of a large file stays there.
     if (!isLarge(item)) item.sent = 0;
     item.pause = null;
+    if (codeOf(error) === "forbidden") session.dispatchEvent(new Event("refused"));
     if (error instanceof SignedOut) this.#wait(item);
     else if (codeOf(error) === "already-exists" && item.onConflict === "fail") {
       item.state = "asking";
@@ -218,7 +219,7 @@ export class UploadQueue extends EventTarget {
     let { choice } = item.batch;
     if (!choice) {
       const others = this.items.some((other) => other !== item && other.batch === item.batch && UNFINISHED.has(other.state));
-      const answer = await askConflict(item.name, { mayReplace: session.may("overwrite"), others });
+      const answer = await askConflict(item.name, { mayReplace: session.mayIn(item.folder, "replace"), others });
       choice = answer.choice;
       if (answer.forAll) item.batch.choice = choice;
     }
