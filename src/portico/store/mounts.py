@@ -78,20 +78,26 @@ async def add_mount(change: ReachChange, owner: Owner, rule: MountRule, origin: 
     await check_exists(change.transaction, rule.connection)
     owner_id, its = await _found(change, owner)
     count = select(func.count()).select_from(mounts).where(its)
-    if (await change.transaction.execute(count)).scalar_one() >= MAX_MOUNTS:
-        raise NotPossible(f"{owner} can have at most {MAX_MOUNTS} mounts; remove one of them first.")
+    check_count(str(owner), (await change.transaction.execute(count)).scalar_one() + 1)
     column = "group_id" if owner.is_group else "user_id"
     try:
-        await change.transaction.execute(insert(mounts).values({column: owner_id, "origin": origin, **_values(rule)}))
+        await change.transaction.execute(
+            insert(mounts).values({column: owner_id, "origin": origin, **mount_values(rule)})
+        )
     except IntegrityError:
         raise _taken(owner, rule.path) from None
+
+
+def check_count(owner: str, count: int) -> None:
+    if count > MAX_MOUNTS:
+        raise NotPossible(f"{owner} can have at most {MAX_MOUNTS} mounts; remove one of them first.")
 
 
 async def set_mount(change: ReachChange, owner: Owner, path: Path, rule: MountRule) -> None:
     """Replace the mount at this path. `rule` may have another one."""
     await check_exists(change.transaction, rule.connection)
     _, its = await _found(change, owner)
-    statement = update(mounts).where(its, mounts.c.path == str(path)).values(_values(rule))
+    statement = update(mounts).where(its, mounts.c.path == str(path)).values(mount_values(rule))
     try:
         if not (await change.transaction.execute(statement)).rowcount:
             raise no_mount(owner, path)
@@ -132,7 +138,7 @@ def _table_of(owner: Owner):  # type: ignore[no-untyped-def]
     return groups if owner.is_group else users
 
 
-def _values(rule: MountRule) -> dict[str, str]:
+def mount_values(rule: MountRule) -> dict[str, str]:
     return {
         "path": str(rule.path),
         "connection": rule.connection,

@@ -1,17 +1,19 @@
 """Connections, groups and users with their mounts, read together, and changed together or not at all."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
-from sqlalchemy import Column, Table, select
+from sqlalchemy import Column, Table, insert, select
 
 from portico.model.errors import Changed
 from portico.model.reach import MountRule
 from portico.store.connections import ConnectionRecord
 from portico.store.database import AnyRow, Database
-from portico.store.reach import ReachChange, change_reach, rule_of
-from portico.store.tables import api_keys, connections, groups, members, mounts, share_links, users
+from portico.store.mounts import check_count, mount_values
+from portico.store.reach import ReachChange, change_reach, portions, rule_of
+from portico.store.tables import api_keys, connections, groups, invitations, members, mounts, share_links, users
+from portico.store.users import NO_REACH
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -128,6 +130,34 @@ async def _read(connection: "AsyncConnection", *, locked: bool = False) -> Polic
 
 def _sorted(rules: Iterable[MountRule]) -> tuple[MountRule, ...]:
     return tuple(sorted(rules, key=lambda rule: rule.path.segments))
+
+
+class NewUser(NamedTuple):
+    values: Mapping[str, Any]
+    mounts: Sequence[MountRule]
+    invitation: Mapping[str, Any] | None
+
+
+async def add_users(change: ReachChange, new: Sequence[NewUser]) -> None:
+    """Add all users at once. SQLite has no other writer meanwhile: for two thousand, half a second instead of four."""
+    execute = change.transaction.execute
+    if not new:
+        return
+    await execute(insert(users), [{"reach": NO_REACH, **each.values} for each in new])
+    ids: dict[str, int] = {}
+    for some in portions([each.values["name_key"] for each in new]):
+        query = select(users.c.name_key, users.c.id).where(users.c.name_key.in_(some))
+        ids |= {row.name_key: row.id for row in await execute(query)}
+    given, invited = [], []
+    for each in new:
+        user_id, origin = ids[each.values["name_key"]], each.values["origin"]
+        check_count(each.values["name"], len(each.mounts))
+        given += [{"user_id": user_id, "origin": origin, **mount_values(rule)} for rule in each.mounts]
+        invited += [{"user_id": user_id, **each.invitation}] if each.invitation else []
+    for table, rows in ((mounts, given), (invitations, invited)):
+        if rows:
+            await execute(insert(table), rows)
+    change.of_users(ids.values())
 
 
 class LinkedRecord(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from ipaddress import IPv6Address, ip_address, ip_network
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from sqlalchemy import Executable, delete, insert, select, update
@@ -74,6 +74,8 @@ class UserRecord(msgspec.Struct, frozen=True):
     origin: str | None
 
 
+NO_REACH: Final = '{"mounts":[]}'
+"""Of a new user, until it is compiled."""
 _COLUMNS = ("id", "name", "reach", "disabled", "created_at", "password_changed_at")
 USER_COLUMNS = tuple(users.c[name] for name in _COLUMNS)
 
@@ -212,7 +214,8 @@ class UserRecords:
             if row is None:
                 return None
             if (user := user_of(row)).may_act(self._database.now()):
-                await invite_user(transaction, user.id, values, self._database.dialect)
+                statement = upsert(self._database.dialect, invitations, values)
+                await transaction.execute(statement.values(user_id=user.id, **values))
             return user
 
         return await self._database.transact(store)
@@ -255,7 +258,7 @@ class UserRecords:
 async def add_user(change: ReachChange, values: Mapping[str, Any], mounts: Iterable[MountRule]) -> int:
     """Add a user with these mounts, in no group; returns the id."""
     try:
-        stored = insert(users).values({"reach": '{"mounts":[]}', **values}).returning(users.c.id)
+        stored = insert(users).values({"reach": NO_REACH, **values}).returning(users.c.id)
         user_id: int = (await change.transaction.execute(stored)).scalar_one()
     except IntegrityError:
         raise taken(values["name"]) from None
@@ -280,12 +283,6 @@ async def remove_user(transaction: "AsyncConnection", key: str, attempts: bytes)
     if result.rowcount:
         await transaction.execute(forgotten(attempts))
     return result.rowcount > 0
-
-
-async def invite_user(transaction: "AsyncConnection", user_id: int, values: Mapping[str, Any], dialect: str) -> None:
-    """Store the columns of an invitation, which replaces an earlier one."""
-    statement = upsert(dialect, invitations, values)
-    await transaction.execute(statement.values(user_id=user_id, **values))
 
 
 async def _change_user(

@@ -32,9 +32,17 @@ from portico.store.database import Database
 from portico.store.encrypted_columns import Confidential
 from portico.store.groups import add_group, delete_group, join_group, leave_group, order_groups, set_group
 from portico.store.mounts import Owner, add_mount, remove_mount, set_mount
-from portico.store.policy import LinkedRecord, PolicyRecords, change_records, keys_and_links, read_records
+from portico.store.policy import (
+    LinkedRecord,
+    NewUser,
+    PolicyRecords,
+    add_users,
+    change_records,
+    keys_and_links,
+    read_records,
+)
 from portico.store.reach import ReachChange
-from portico.store.users import add_user, invite_user, remove_user, set_user
+from portico.store.users import remove_user, set_user
 
 
 class NewInvitation(Confidential, msgspec.Struct, frozen=True):
@@ -132,8 +140,8 @@ class _Change:
         before, after, change = self._before, self._after, self._change
         for name in self._keys(Noun.CONNECTION, Action.ADD, Action.CHANGE):
             await self._store_connection(name)
-        for key in self._keys(Noun.USER, Action.ADD):
-            await self._add_user(key, hashes.get(key, ""), invitations.get(key))
+        new = self._keys(Noun.USER, Action.ADD)
+        await add_users(change, [self._new_user(key, hashes.get(key, ""), invitations.get(key)) for key in new])
         for key in self._keys(Noun.GROUP, Action.ADD):
             group = after.groups[key]
             await add_group(change, {**named(group.name), **_columns(group.limits), "origin": group.origin})
@@ -163,7 +171,7 @@ class _Change:
         store = add_connection if old is None else replace_connection
         await store(self._change.transaction, *self._connections.sealed(connection), self._database.dialect)
 
-    async def _add_user(self, key: str, password_hash: str, invitation: NewInvitation | None) -> None:
+    def _new_user(self, key: str, password_hash: str, invitation: NewInvitation | None) -> NewUser:
         user, now = self._after.users[key], self._database.now()
         values = {
             "name": user.name,
@@ -175,10 +183,10 @@ class _Change:
             **_columns(user.limits),
             "origin": user.origin,
         }
-        added = await add_user(self._change, values, user.mounts)
+        row = None
         if invitation:
             row = {"digest": digest_of(invitation.token), "expires_at": clock.from_datetime(invitation.expires_at)}
-            await invite_user(self._change.transaction, added, row, self._database.dialect)
+        return NewUser(values, user.mounts, row)
 
     async def _set_user(self, key: str) -> None:
         old, new = self._before.users[key], self._after.users[key]
