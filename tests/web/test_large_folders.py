@@ -46,13 +46,21 @@ Release = Callable[[], None]
 def hold_further_pages(user: BrowserUser) -> tuple[list[Route], Release]:
     """Hold back all pages but the first until they are released."""
     held: list[Route] = []
-    user.page.route("**/*cursor=*", lambda route: held.append(route))
+    released = False
+
+    def hold(route: Route) -> None:
+        if released:
+            route.continue_()
+        else:
+            held.append(route)
 
     def release() -> None:
+        nonlocal released
+        released = True  # the next page may be asked for before the last of these is let go
         for route in held:
             route.continue_()
-        user.page.unroute("**/*cursor=*")
 
+    user.page.route("**/*cursor=*", hold)
     return held, release
 
 
@@ -76,6 +84,7 @@ def test_a_search_can_be_stopped_and_then_says_what_it_left_out(user: BrowserUse
     held, release = hold_further_pages(user)
     user.press("/")
     user.page.keyboard.type("5999")
+    expect(user.status).to_have_text("0 matches in 250 items so far…")
     user.page.get_by_role("button", name="Stop").click()
     asked = len(held)
     release()
