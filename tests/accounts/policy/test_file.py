@@ -243,6 +243,13 @@ def test_yaml_that_is_refused(text: str, expected: str) -> None:
     assert mistakes(text) == [f"company.yaml:{expected}"]
 
 
+def test_too_many_mounts() -> None:
+    table = "\n".join(f"      /{number}: {{connection: c, rights: []}}" for number in range(201))
+    assert mistakes(f"users:\n  anna:\n    mounts:\n{table}") == [
+        "company.yaml:3: There can be at most 200 mounts of a user or a group."
+    ]
+
+
 def test_all_mistakes_are_told_at_once() -> None:
     lines = "\n".join(f"  u{number}: {{x: 1}}" for number in range(30))
     found = mistakes(f"users:\n{lines}")

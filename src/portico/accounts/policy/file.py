@@ -19,6 +19,7 @@ from portico.model.errors import InvalidPath, InvalidRequest, PorticoError
 from portico.model.paths import Path
 from portico.model.reach import MountRule
 from portico.model.rights import Right, held
+from portico.store.mounts import MAX_MOUNTS
 from portico.store.reach import Network
 
 _KEYS = ("connections", "groups", "users", "tests")
@@ -254,6 +255,8 @@ class _Reader:
                     each.key_line, f"{str(path)!r} is here twice; it is in line {found[path].line}, too."
                 )
             found[path] = MountSpec(rule, each.key_line)
+        if node and len(found) > MAX_MOUNTS:
+            self._mistakes.add(node.key_line, f"There can be at most {MAX_MOUNTS} mounts of a user or a group.")
         return tuple(found[path] for path in sorted(found, key=lambda path: path.segments))
 
     def _rights(self, node: Node | None) -> frozenset[Right]:
