@@ -29,6 +29,8 @@ async def test_the_session_lists_the_mounts(gateway: Gateway) -> None:
         "/team/plans": "list replace delete",
         "/hidden": "",
         "/a/b": "list",
+        "/team/closed": "",
+        "/team/closed/in/open": "download",
     }
     await gateway.mounts.remove(owner_of("web"), Path())
     for path, rights in mounts.items():
@@ -38,6 +40,9 @@ async def test_the_session_lists_the_mounts(gateway: Gateway) -> None:
     assert body["mounts"] == [
         {"path": "/a/b", "rights": ["list"]},
         {"path": "/team", "rights": ["list", "download", "upload", "delete"]},
+        # It only leads to another folder.
+        {"path": "/team/closed", "rights": ["list"]},
+        {"path": "/team/closed/in/open", "rights": ["download"]},
         {"path": "/team/plans", "rights": ["list", "overwrite"]},
     ]
     assert body["rights"] == ["list", "download", "upload", "overwrite"]
@@ -47,7 +52,12 @@ async def test_the_session_lists_the_mounts(gateway: Gateway) -> None:
     key = (await gateway.client.post(KEYS, headers=headers, json=scope)).json()["key"]
     body = (await gateway.client.get("/backend/session", headers={"Authorization": f"Bearer {key}"})).json()
     assert body["rights"] == ["download", "delete"]
-    assert body["mounts"] == [{"path": "/", "rights": ["download", "delete"]}, {"path": "/plans", "rights": ["delete"]}]
+    assert body["mounts"] == [
+        {"path": "/", "rights": ["download", "delete"]},
+        {"path": "/closed", "rights": ["list"]},
+        {"path": "/closed/in/open", "rights": ["download"]},
+        {"path": "/plans", "rights": ["delete"]},
+    ]
 
 
 async def test_the_session_says_where_files_are_kept_if_that_is_wanted(open_gateway: OpenGateway) -> None:

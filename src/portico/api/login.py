@@ -10,7 +10,7 @@ from starlette.responses import Response
 from portico.api.problems import headers_of, log_cause, status_of
 from portico.api.request_body import read_small
 from portico.api.requests import actor_of, basic_credentials, context_of, services_of, single_header
-from portico.api.schemas import JsonResponse, KeyInUseBody, SessionBody, TokenBody, mount_body
+from portico.api.schemas import JsonResponse, KeyInUseBody, SessionBody, TokenBody, mount_bodies
 from portico.api.services import Services
 from portico.model import timestamps
 from portico.model.errors import (
@@ -114,8 +114,7 @@ async def show_session(request: Request) -> Response:
     actor = await actor_of(request)
     if actor.guest is not None:  # a guest has no session
         actor.require_session()
-    shows_storage = services_of(request).shows_storage
-    mounts = [mount_body(mount, shows_storage=shows_storage) for mount in actor.user.reach.mounts if mount.rights]
+    mounts = mount_bodies(actor.user.reach, shows_storage=services_of(request).shows_storage)
     body = SessionBody(actor.user.name, format_rights(actor.user.rights).split(), mounts)
     if actor.session is not None:
         body.expires_at = timestamps.from_datetime(actor.session.expires_at)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from portico.api.problems import Problem
 from portico.model.entries import FOLDER_TYPE, Entry, Page
 from portico.model.paths import Path
-from portico.model.reach import Mount
+from portico.model.reach import Reach
 from portico.model.rights import Right, shown
 
 
@@ -142,9 +142,18 @@ class MountBody(msgspec.Struct):
     """Where its files are kept, if the administrator shows it (`page.show-storage`)."""
 
 
-def mount_body(mount: Mount, *, shows_storage: bool = False) -> MountBody:
-    connection = mount.place.connection if shows_storage else msgspec.UNSET
-    return MountBody(str(mount.path), shown(mount.rights), connection)
+def mount_bodies(reach: Reach, *, shows_storage: bool = False) -> list[MountBody]:
+    """What a user gets to know of the tree. Hidden mounts are left out, but one that leads to others, inside a mount that
+    gives more, is a folder that can only be listed."""
+    bodies = []
+    for mount in reach.mounts:
+        path = mount.path
+        if mount.rights:
+            connection = mount.place.connection if shows_storage else msgspec.UNSET
+            bodies.append(MountBody(str(path), shown(mount.rights), connection))
+        elif not path.is_root and reach.at(path.parent) and reach.is_virtual(path):
+            bodies.append(MountBody(str(path), [Right.LIST]))
+    return bodies
 
 
 class SessionBody(msgspec.Struct, rename="camel"):

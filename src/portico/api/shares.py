@@ -9,7 +9,7 @@ from starlette.responses import Response
 from portico.api.problems import problem_response
 from portico.api.request_body import read_json
 from portico.api.requests import GUEST_PAGE, Query, context_of, operations_of, services_of
-from portico.api.schemas import EntryBody, JsonResponse, MountBody, entry_body, filled, mount_body
+from portico.api.schemas import EntryBody, JsonResponse, MountBody, entry_body, filled, mount_bodies
 from portico.model import timestamps
 from portico.model.errors import InvalidRequest, MoreNeeded, NotFound, TooManyRequests
 from portico.model.paths import Path
@@ -250,7 +250,7 @@ def _visit(visit: Visit) -> VisitBody:
         visit,
         expires_at=timestamps.from_datetime(visit.expires_at),
         rights=sorted(visit.rights),
-        mounts=[mount_body(mount) for mount in visit.mounts],
+        mounts=mount_bodies(visit.reach),
         link_expires_at=None if visit.link_expires_at is None else timestamps.from_epoch(visit.link_expires_at),
         file=entry_body(Path((visit.file.name,)), visit.file) if visit.file else msgspec.UNSET,
     )

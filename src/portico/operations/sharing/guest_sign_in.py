@@ -14,7 +14,7 @@ from portico.drive.connection_pool import ConnectionPool
 from portico.model.entries import Entry
 from portico.model.errors import InvalidRequest, LimitReached, MoreNeeded, PorticoError
 from portico.model.paths import Path, name_flaw
-from portico.model.reach import Mount
+from portico.model.reach import Reach
 from portico.model.rights import Right
 from portico.model.visible_text import is_deceptive
 from portico.observability.audit import DONE, AuditTrail
@@ -51,8 +51,8 @@ class Visit(Confidential, msgspec.Struct, frozen=True):
     file: Entry | None
     """If it is a link to a file."""
     rights: frozenset[str]
-    mounts: tuple[Mount, ...]
-    """Of what is shared, with the rights in each; only the outermost for a guest who cannot list."""
+    reach: Reach
+    """For a guest who cannot list, only the outermost mount."""
     types: tuple[str, ...]
     link_expires_at: int | None
     has_own_folder: bool
@@ -116,7 +116,8 @@ class GuestSignIn:
         raise AssertionError("there is no end of names")
 
     async def _visit(self, token: str, guest: Guest) -> Visit:
-        link, file, rights = guest.link, None, guest.user.rights
+        link, file, user = guest.link, None, guest.user
+        lists = Right.LIST in user.rights and not guest.only_file
         if guest.only_file:
             file = await (await self._pool.of(guest.open.limited_owner)).find(guest.only_file)
         shown = "" if guest.is_upload_only or not guest.open.shared else guest.open.shared[0].name
@@ -129,12 +130,8 @@ class GuestSignIn:
             link.note,
             shown,
             file,
-            frozenset(map(str, rights)),
-            tuple(
-                mount
-                for mount in guest.user.reach.mounts
-                if mount.rights and (mount.path.is_root or (Right.LIST in rights and not file))
-            ),
+            frozenset(map(str, user.rights)),
+            user.reach if lists else Reach(mount for mount in user.reach.mounts if mount.path.is_root),
             link.types,
             end_of(link, self._links.policy),
             guest.folder is not None,
