@@ -15,7 +15,10 @@ from portico.store.leases import Leases
 from portico.store.tables import leases
 
 SCAN = Path(("docs", "scan.pdf"))
-ROOT = Path(("team",))
+
+
+def in_team(path: Path) -> Path:
+    return path.under(Path(("team",)))
 
 
 def scans(numbers: Iterable[int]) -> set[str]:
@@ -39,7 +42,7 @@ def claims() -> NameClaims:
 
 
 async def chosen(claims: NameClaims, store: Store, path: Path = SCAN) -> str:
-    async with free_name(claims, ROOT, path, store.is_free) as free:
+    async with free_name(claims, in_team, path, store.is_free) as free:
         return free.path.name
 
 
@@ -69,7 +72,7 @@ async def test_many_at_once_get_names_of_their_own(claims: NameClaims, count: in
     store = Store(scans(range(count)))
     async with AsyncExitStack() as stack:
         found = await asyncio.gather(
-            *(stack.enter_async_context(free_name(claims, ROOT, SCAN, store.is_free)) for _ in range(50))
+            *(stack.enter_async_context(free_name(claims, in_team, SCAN, store.is_free)) for _ in range(50))
         )
         assert len(claims._claims) == 50
     names = {free.path.name for free in found}
@@ -90,7 +93,7 @@ async def test_nothing_stays_claimed_when_the_store_fails(claims: NameClaims) ->
         return calls == 7
 
     with pytest.raises(ProviderUnavailable):
-        async with free_name(claims, ROOT, SCAN, fails_later):
+        async with free_name(claims, in_team, SCAN, fails_later):
             raise AssertionError
     assert not claims._claims
 
@@ -100,12 +103,12 @@ async def test_too_many_are_reported(claims: NameClaims) -> None:
         return False
 
     with pytest.raises(AlreadyExists):
-        async with free_name(claims, ROOT, SCAN, never):
+        async with free_name(claims, in_team, SCAN, never):
             raise AssertionError
 
 
 async def test_others_follow_the_name_that_was_found(claims: NameClaims) -> None:
-    async with free_name(claims, ROOT, SCAN, Store(scans(range(300))).is_free) as free:
+    async with free_name(claims, in_team, SCAN, Store(scans(range(300))).is_free) as free:
         assert next(free.others).name == "scan (301).pdf"
 
 
@@ -114,7 +117,7 @@ async def test_two_nodes_never_claim_the_same_name(database: Database) -> None:
     nodes = [NameClaims("bucket", Leases(database, node)) for node in ("one", "two")]
     async with AsyncExitStack() as stack:
         names = await asyncio.gather(
-            *(stack.enter_async_context(free_name(claims, ROOT, SCAN, store.is_free)) for claims in nodes * 10)
+            *(stack.enter_async_context(free_name(claims, in_team, SCAN, store.is_free)) for claims in nodes * 10)
         )
         assert len({free.path.name for free in names}) == 20
     assert await database.fetch(select(leases)) == []
@@ -123,7 +126,7 @@ async def test_two_nodes_never_claim_the_same_name(database: Database) -> None:
 
 async def test_a_name_that_only_this_node_claims_costs_no_lease(database: Database) -> None:
     claims = NameClaims("bucket", Leases(database, "one"))
-    async with free_name(claims, ROOT, SCAN, Store(set()).is_free, everywhere=False):
+    async with free_name(claims, in_team, SCAN, Store(set()).is_free, everywhere=False):
         assert await database.fetch(select(leases)) == []
 
 

@@ -705,3 +705,22 @@ async def test_a_table_of_one_mount_costs_nothing(company: Company, monkeypatch:
     assert [name for name in once if name in ("at", "of", "_drive", "_open", "spelled", "ignores_case")] == [
         *("at", "of", "_drive", "_open")
     ]
+
+
+async def test_two_who_see_a_folder_elsewhere_get_different_names(company: Company) -> None:
+    await company.mount("/deep/mirror", "local/web/in")
+    company.put("web/in/a")
+    user = await company.user()
+    both = asyncio.Barrier(2)
+
+    async def body() -> AsyncIterator[bytes]:
+        await both.wait()
+        yield b"x"
+
+    async def store(path: str) -> str:
+        async with user.request() as operations:
+            return (await operations.files.store(at(path), body(), None, OnConflict.RENAME)).name
+
+    names = await asyncio.gather(store("/in/a"), store("/deep/mirror/a"))
+    assert sorted(names) == ["a (1)", "a (2)"]
+    assert sorted(os.listdir(company.files / "web/in")) == ["a", "a (1)", "a (2)"]

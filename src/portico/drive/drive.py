@@ -546,7 +546,7 @@ class Drive:
         return on_conflict is OnConflict.REPLACE
 
     def _free_name(self, path: Path, *, everywhere: bool = True) -> AbstractAsyncContextManager[FreeName]:
-        return free_name(self._claims, self._root, path, self._is_free, everywhere=everywhere)
+        return free_name(self._claims, self._place, path, self._is_free, everywhere=everywhere)
 
     async def _is_free(self, path: Path) -> bool:
         return await self.find(path) is None

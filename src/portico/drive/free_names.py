@@ -64,13 +64,18 @@ class NameClaims:
 
 @asynccontextmanager
 async def free_name(
-    claims: NameClaims, root: Path, path: Path, is_free: Callable[[Path], Awaitable[bool]], *, everywhere: bool = True
+    claims: NameClaims,
+    place: Callable[[Path], Path],
+    path: Path,
+    is_free: Callable[[Path], Awaitable[bool]],
+    *,
+    everywhere: bool = True,
 ) -> AsyncIterator[FreeName]:
     """The path itself, or `name (1)`, `name (2)` …; within the context, no other caller gets the same name.
 
-    `everywhere`: on no other node either. A provider that takes other names at the commit does not need that.
+    `place`: the provider's path, the same for all who see it. `everywhere`: on no other node either. A provider that takes other names at the commit does not need that.
     """
-    search = _Search(path, root, claims, is_free, everywhere)
+    search = _Search(path, place, claims, is_free, everywhere)
     try:
         number = await search.run()
         others = (_numbered(path, other) for other in range(number + 1, number + 1 + _MAX_OTHERS))
@@ -83,10 +88,15 @@ class _Search:
     """The name is claimed until the upload ends, and before it is looked up: two callers could both find it free."""
 
     def __init__(
-        self, path: Path, root: Path, claims: NameClaims, is_free: Callable[[Path], Awaitable[bool]], everywhere: bool
+        self,
+        path: Path,
+        place: Callable[[Path], Path],
+        claims: NameClaims,
+        is_free: Callable[[Path], Awaitable[bool]],
+        everywhere: bool,
     ) -> None:
         self._path = path
-        self._root = root
+        self._place = place
         self._claims = claims
         self._is_free = is_free
         self._everywhere = everywhere
@@ -146,7 +156,7 @@ class _Search:
         return free
 
     def _target(self, number: int) -> Path:
-        return _numbered(self._path, number).under(self._root)
+        return self._place(_numbered(self._path, number))
 
 
 def _numbered(path: Path, number: int) -> Path:

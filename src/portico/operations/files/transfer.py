@@ -1,7 +1,6 @@
 """`Transfer`: a file or folder on its way from one place of the tree to another. Within a service, the service copies;
 between two, the content passes through the gateway."""
 
-from collections.abc import Callable
 from contextlib import aclosing
 from hashlib import sha256
 
@@ -99,7 +98,7 @@ class _Stream:
         with counting(lambda: f"{self._files} files were copied"):
             if entry.is_folder:
                 await self._to.make_folder(self._target)
-                self._seen = await self._each_page(self._copy_entry)
+                self._seen = await self._walked(copying=True)
             else:
                 await self._copy_file(self._source, self._target)
                 self._seen = _mark(self._source, entry)
@@ -107,19 +106,20 @@ class _Stream:
     async def remove_source(self) -> None:
         """`Changed`, and the source stays, if it is not what was copied."""
         entry = await self._drive.stat_for_download(self._source)
-        now = await self._each_page() if entry.is_folder else _mark(self._source, entry)
+        now = await self._walked(copying=False) if entry.is_folder else _mark(self._source, entry)
         if now != self._seen:
             raise changed(self._source.name)
         await self._drive.delete(self._source, recursive=entry.is_folder)
 
-    async def _each_page(self, work: Callable[[Path, Entry], object] | None = None) -> bytes:
+    async def _walked(self, *, copying: bool) -> bytes:
+        """A digest of all that is in the source folder."""
         seen = sha256()
         walk = self._drive.walk(self._source, right=Right.DOWNLOAD)
         while not walk.ended:
             page = await walk.page(_PAGE)
             for path, entry in page:
                 seen.update(_mark(path, entry))
-            if work:
+            if copying:
                 await for_each(lambda found: self._copy_entry(*found), page, _FILES_AT_ONCE)
         return seen.digest()
 
