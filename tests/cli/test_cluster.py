@@ -15,6 +15,7 @@ from portico.model.errors import NotPossible
 from portico.server import bind_address
 from portico.settings.settings import load
 from portico.store.database import Database
+from portico.store.schema import newest_revision
 from portico.store.tables import leases
 from tests.servers.postgres import PostgresServer
 
@@ -54,7 +55,7 @@ def test_show(portico: Portico, shared: str) -> None:
     facts = portico("cluster", "show", "--json").data
     assert facts["secretKey"] == facts["secretKeyHere"]
     assert len(facts["secretKey"]) == 16
-    assert (facts["schema"], facts["oldestCode"], facts["clientId"]) == ("0011", "0011", None)
+    assert (facts["schema"], facts["oldestCode"], facts["clientId"]) == (newest_revision(), "0012", None)
     expected = {"name": "sweep", "owner": "abc@node-1", "expiresAt": "2096-10-02T07:06:40.000Z"}
     assert facts["leases"] == [expected]
     outcome = portico("cluster", "show")
@@ -187,7 +188,7 @@ def test_a_failure_after_credentials_were_stored_keeps_their_key(
         raise NotPossible("The disk is full.")
 
     with monkeypatch.context() as patch:
-        patch.setattr("portico.cli.administration.connections._bound", fail)
+        patch.setattr("portico.cli.administration.connections.bound", fail)
         assert add_cloud(portico).code == 1
     assert (home / "secret.key").exists()
     assert portico("connection", "show", "cloud").code == 0

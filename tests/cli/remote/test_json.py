@@ -60,6 +60,11 @@ def _with_receipt(web: Portico) -> list[str]:
     return ["receipt", "verify", "up/d.txt", "receipt"]
 
 
+def _with_policy(web: Portico) -> list[str]:
+    Path("policy.yaml").write_text("users:\n  made:\n    expires: 2040-01-31\n")
+    return ["apply", "policy.yaml", "--yes"]
+
+
 def _after(first: str, then: str) -> Callable[[Portico], list[str]]:
     def prepared(web: Portico) -> list[str]:
         outcome = web(*first.split())
@@ -75,6 +80,12 @@ CALLS: dict[str, list[str] | Callable[[Portico], list[str]]] = {
     "user show": ["user", "show", "web"],
     "user password": ["user", "password", "guest", "--password-stdin"],
     "user invite": ["user", "invite", "guest"],
+    "group list": _after("group add team --expires 9d", "group list"),
+    "group show": _after("group add crew --expires 9d", "group show crew"),
+    "mount list": ["mount", "list"],
+    "apply": _with_policy,
+    "explain": ["explain", "web", "/a.txt"],
+    "who": ["who", "local", "/web"],
     "key add": ["key", "add", "web", "--name", "k", "--expires", "1d"],
     "key list": _after("key add web --name l --expires 1d", "key list"),
     "connection list": ["connection", "list"],
