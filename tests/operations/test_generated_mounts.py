@@ -239,7 +239,7 @@ def agrees(explained: Explanation, answer: Any) -> bool:
     if answer is NotFound:
         return not rights or explained.entry is None
     if answer is Forbidden:
-        return bool(rights) and Right.DOWNLOAD not in rights
+        return explained.mount is not None and Right.DOWNLOAD not in rights
     assert explained.place
     bucket, prefix, caseless = BUCKETS[explained.place.connection]
     text = str(explained.place.path.under(Path.parse(prefix)))
