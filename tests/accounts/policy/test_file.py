@@ -235,7 +235,7 @@ def test_mistakes(text: str, expected: list[str], in_schema: bool) -> None:
         ("users: {}\n---\nusers: {}", "2: A file can have only one document; remove this '---' and what follows."),
         ("users: " + "[" * 100, "1: This is nested too deeply."),
         ("users:\n  {a: b}: {}", "2: A key must be a single word; put it in quotes if it has braces or brackets."),
-        ("users:\n\tanna: {}", "2: This is not valid YAML: found character that cannot start any token."),
+        ("users:\n\tanna: {}", "2: This is not valid YAML: use spaces instead of tabs."),
         ("users:\n  an\x00na: {}", "2: This character is not allowed in YAML."),
     ],
 )
@@ -248,6 +248,12 @@ def test_too_many_mounts() -> None:
     assert mistakes(f"users:\n  anna:\n    mounts:\n{table}") == [
         "company.yaml:3: There can be at most 200 mounts of a user or a group."
     ]
+
+
+def test_braces_without_quotes() -> None:
+    [mistake] = mistakes("users:\n  anna:\n    mounts:\n      /: {connection: c, folder: /{user}, rights: []}")
+    assert mistake.startswith("company.yaml:4: This is not valid YAML: ")
+    assert mistake.endswith(". Put text with braces in quotes.")
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, Final
 
 from portico.model.errors import InvalidRequest
@@ -16,6 +17,7 @@ _MAX_DEPTH: Final = 16
 _MAX_MISTAKES: Final = 20
 """Shown at once."""
 
+_PLACEHOLDER = re.compile(r"\{\w+\}")
 _NULL = re.compile(r"~|null|Null|NULL|")
 _TRUE, _FALSE = re.compile(r"true|True|TRUE"), re.compile(r"false|False|FALSE")
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")  # fmt: skip
@@ -122,7 +124,14 @@ def parse(text: str, mistakes: Mistakes) -> Node:
         return _Composer(yaml.parse(text, Loader=loader), mistakes).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        mistakes.add(mark.line + 1 if mark else 1, f"This is not valid YAML: {error.problem or error.context}.")
+        line = mark.line if mark else 0
+        problem = f"This is not valid YAML: {error.problem or error.context}."
+        written = next(islice(text.split("\n"), line, None), "")
+        if "\t" in written:
+            problem = "This is not valid YAML: use spaces instead of tabs."
+        elif _PLACEHOLDER.search(written):
+            problem += " Put text with braces in quotes."
+        mistakes.add(line + 1, problem)
     except yaml.YAMLError:  # of a reader, which has no lines
         mistakes.add(_line_of_forbidden(text), "This character is not allowed in YAML.")
     mistakes.check()
