@@ -15,6 +15,7 @@ import pytest
 from portico.accounts.api_keys import KeyScope
 from portico.accounts.mounts import Mounts, owner_of
 from portico.drive.drive import OnConflict
+from portico.drive.instrumented import InstrumentedProvider
 from portico.model.entries import Download
 from portico.model.errors import (
     AlreadyExists,
@@ -30,9 +31,11 @@ from portico.model.errors import (
 )
 from portico.model.reach import MountRule
 from portico.model.rights import ALL_RIGHTS, OVERWRITE, Right, parse_rights
+from portico.operations.actors.auditing import ChangeResult
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.files.digests import WantedDigest, sha256_of
 from portico.operations.files.search import Criteria
+from portico.operations.jobs import Job
 from portico.operations.operations import Operations
 from portico.operations.sharing.links import LinkKind, LinkOptions
 from portico.operations.uploads.access import NewUpload
@@ -724,3 +727,60 @@ async def test_two_who_see_a_folder_elsewhere_get_different_names(company: Compa
     names = await asyncio.gather(store("/in/a"), store("/deep/mirror/a"))
     assert sorted(names) == ["a (1)", "a (2)"]
     assert sorted(os.listdir(company.files / "web/in")) == ["a", "a (1)", "a (2)"]
+
+
+async def test_a_root_of_fifty_mounts_asks_no_storage(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
+    await company.unmount("/")
+    for number in range(50):
+        await company.mount(f"/{number:02}", f"archive/{number}", "list upload")
+    user = await company.user()
+
+    async def never(*_: Any) -> Any:
+        raise AssertionError("a call to a storage")
+
+    monkeypatch.setattr(InstrumentedProvider, "timed", never)
+    async with user.request() as operations:
+        for size in (7, 50, 1000):
+            assert await names(operations, "/", size) == [f"{number:02}/" for number in range(50)]
+
+
+async def test_a_move_between_storages_is_a_job_that_can_be_watched_and_cancelled(everywhere: Company) -> None:
+    files = {f"/{number}": str(number).encode() for number in range(20)}
+    for path, content in files.items():
+        everywhere.put(f"web/tree{path}", content)
+    user = await everywhere.user()
+
+    async def move(operations: Operations) -> ChangeResult:
+        return await operations.files.move(at("/tree"), at("/gcs/tree"))
+
+    async def ended(operations: Operations, job_id: str) -> Job:
+        while (job := await operations.jobs.get(job_id)).state == "running":
+            await asyncio.sleep(0.01)
+        return job
+
+    async with user.request() as operations:
+        job = await operations.jobs.run("move", at("/tree"), at("/gcs/tree"), move, wait=0)
+        assert isinstance(job, Job)
+        await operations.jobs.cancel(job.id)
+        assert (await ended(operations, job.id)).state in ("cancelled", "done")
+        here, there = [await outcome_of(tree_of(operations, f"{top}/tree")) for top in ("", "/gcs")]
+        assert {**there, **here} == files
+        again = await operations.jobs.run(
+            "move",
+            at("/tree"),
+            at("/gcs/tree"),
+            lambda o: o.files.move(at("/tree"), at("/gcs/tree"), OnConflict.REPLACE),
+            wait=0,
+        )
+        if here and isinstance(again, Job):
+            done = await ended(operations, again.id)
+            assert (done.state, done.result) == ("done", at("/gcs/tree"))
+            assert done.entries >= len(files)
+            assert await tree_of(operations, "/gcs/tree") == files
+
+
+async def outcome_of(tree: Awaitable[dict[str, bytes]]) -> dict[str, bytes]:
+    try:
+        return await tree
+    except NotFound:
+        return {}
