@@ -7,7 +7,9 @@ from random import Random
 
 import msgspec
 import pytest
+from sqlalchemy import insert, select
 
+from portico.accounts.api_keys import ApiKeys, KeyScope
 from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
 from portico.accounts.policy.plan import Noun, Plan, make_plan
@@ -19,6 +21,7 @@ from portico.model.paths import Path
 from portico.model.reach import MountRule
 from portico.store.database import Database
 from portico.store.policy import PolicyRecords
+from portico.store.tables import share_links
 
 from .policies import generated, mounts
 
@@ -143,12 +146,26 @@ async def test_a_change_that_fails_changes_nothing(database: Database, connectio
     assert contents((await current_policy(database, connections)).policy) == contents(known.policy)
 
 
-async def test_what_ends_with_a_user(database: Database, connections: Connections, users: Users) -> None:
-    from portico.accounts.api_keys import ApiKeys, KeyScope
-
-    user = await users.add("anna", None)
-    await ApiKeys(database).add(user, KeyScope("backup"))
+async def test_what_ends_with_a_user_and_a_connection(
+    database: Database, connections: Connections, users: Users
+) -> None:
+    anna, bo = await users.add("anna", None), await users.add("bo", None, mounts=[])
+    await ApiKeys(database).add(anna, KeyScope("backup"))
+    values = {"is_folder": True, "kind": "view", "title": "", "note": "", "types": "", "ask_name": False}
+    values |= {"folder_per_sender": False, "downloads": 0, "uploads": 0, "bytes": 0, "created_at": 0}
+    for number, (owner, path, ended) in enumerate([(anna, "/a", None), (bo, "/b", None), (anna, "/old", 1)]):
+        own = {"id": f"{number}", "digest": b"%d" % number, "user_id": owner.id, "path": path, "ended_at": ended}
+        await database.execute(insert(share_links).values(connection="local", **values, **own))
     known = await current_policy(database, connections)
-    after = Policy(known.policy.connections, {}, {})
-    assert await ending(database, make_plan(known.policy, after, NOW)) == {(Noun.USER, "anna"): (["backup"], [])}
+    without_anna = Policy(known.policy.connections, {}, {"bo": known.policy.users["bo"]})
+    assert await ending(database, make_plan(known.policy, without_anna, NOW)) == {
+        (Noun.USER, "anna"): (["backup"], ["/a"])
+    }
+    nothing = Policy({}, {}, {"bo": known.policy.users["bo"]})
+    assert await ending(database, make_plan(known.policy, nothing, NOW)) == {
+        (Noun.USER, "anna"): (["backup"], ["/a"]),
+        (Noun.CONNECTION, "local"): ([], ["/a", "/b"]),
+    }
     assert await ending(database, make_plan(known.policy, known.policy, NOW)) == {}
+    await apply(database, connections, known, nothing)
+    assert not await database.fetch(select(share_links))
