@@ -143,7 +143,7 @@ export class Grid {
     setIcon(row.icon, iconFor(entry));
     if (entry.folder || session.mayIn(this.path, "download")) row.link.href = link(join(this.path, entry.name));
     else row.link.removeAttribute("href");
-    row.mark.hidden = !(entry.folder && session.mounts.beginAt(join(this.path, entry.name)));
+    row.mark.hidden = session.isGuest || !(entry.folder && session.mounts.beginAt(join(this.path, entry.name)));
     row.name.textContent = row.link.title = visible(entry.name);
     row.size.textContent = entry.size === undefined || entry.folder ? "" : bytes(entry.size);
     row.modified.textContent = dateTime(entry.modified);

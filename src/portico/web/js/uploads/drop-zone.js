@@ -20,7 +20,7 @@ const transferOf = (event) => (event.dataTransfer?.types.includes("Files") ? eve
 export function watchDropZone({ mayDrop, target, onTarget = () => undefined, onDrop }) {
   const text = make("p");
   const symbol = icon("upload");
-  const overlay = make("div", { class: "drop-zone", hidden: true, "aria-hidden": "true" }, symbol, text);
+  const overlay = make("div", { class: "drop-zone", hidden: true, "aria-hidden": "true" }, make("div", {}, symbol, text));
   document.body.append(overlay);
   let depth = 0;
   const end = () => {
