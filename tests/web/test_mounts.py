@@ -1,32 +1,47 @@
 """A tree of several mounts: what is offered in each folder, and where files can go."""
 
-from collections.abc import Iterator
+import json
+import random
+from importlib.resources import files
 from pathlib import Path
 
+import msgspec
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Browser, Route, expect
+
+from portico.api.schemas import mount_bodies
+from portico.model.paths import Path as TreePath
+from portico.model.paths import Place
+from portico.model.reach import Mount, Reach
+from portico.model.rights import ALL_RIGHTS, DEFAULT_RIGHTS, Right, held
+from portico.web.bundle import join_modules
 
 from ..gateways import Gateway
 from .browser_user import BrowserUser
 from .conftest import PASSWORD, OpenPage
 
-MOUNTS = {
-    "member": {"/plans": "list,download", "/deep/drop": "upload"},
-    "visitor": {"/plans": "list,download", "/deep/drop": "list,upload,delete"},
+MOUNTS: dict[str, dict[str, list[str]]] = {
+    "member": {"/": list(map(str, DEFAULT_RIGHTS)), "/plans": ["list", "download"], "/deep/drop": ["upload"]},
+    "visitor": {"/plans": ["list", "download"], "/deep/drop": ["list", "upload", "delete"]},
 }
 
 
 @pytest.fixture(scope="module", autouse=True)
-def users(running: Gateway) -> Iterator[None]:
-    for name, mounts in MOUNTS.items():
-        running.command("user", "add", name, "--root", "/web", "--password-stdin", "--existing-folder", stdin=PASSWORD)
-        for path, rights in mounts.items():
-            given = ("--connection", "local", "--folder", f"/web{path}", "--rights", rights)
-            running.command("mount", "add", name, path, *given, "--existing-folder")
-    running.command("mount", "remove", "visitor", "/")
-    yield
-    for name in MOUNTS:
-        running.command("user", "delete", name)
+def users(running: Gateway, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("policy")
+    (folder / "password").write_text(PASSWORD)
+    policy = {
+        name: {
+            "password": f"${{file:{folder / 'password'}}}",
+            "mounts": {
+                path: {"connection": "local", "folder": f"/web{path}", "rights": rights}
+                for path, rights in mounts.items()
+            },
+        }
+        for name, mounts in MOUNTS.items()
+    }
+    (folder / "users.yaml").write_text(json.dumps({"users": policy}))
+    running.command("apply", str(folder / "users.yaml"), "--yes", "--existing-folder")
 
 
 @pytest.fixture
@@ -36,6 +51,69 @@ def root(root: Path) -> Path:
     (root / "deep" / "drop").mkdir(parents=True)
     (root / "a.txt").write_text("a")
     return root
+
+
+RULES = """
+import { Mounts } from "./api/mounts.js";
+globalThis.answers = (trees, rights) => trees.map(([mounts, paths]) => {
+  const tree = new Mounts({rights: [], mounts});
+  return paths.map((path) => [
+    rights.filter((right) => tree.allow(path, right)),
+    tree.isWhole(path),
+    paths.filter((to) => tree.allowMove(path, to)),
+  ]);
+});
+"""
+
+
+def test_the_page_reads_a_tree_as_the_gateway_does(browser: Browser) -> None:
+    chance = random.Random(27)
+    paths = [TreePath.parse(path) for path in ("/", "/a", "/b", "/a/a", "/a/ab", "/b/a", "/a/ab/b")]
+    trees = [tree for _ in range(500) if (tree := _some_tree(chance, paths)).rights]
+    scripts = files("portico") / "web" / "js"
+    modules = {name: (scripts / name).read_text() for name in ("api/mounts.js", "paths.js")}
+    page = browser.new_page()
+    page.add_script_tag(content=join_modules({**modules, "rules.js": RULES}, "rules.js", {}))
+    # What a hidden mount hides, the page does not know.
+    known = [[path for path in paths if tree.at(path) or tree.is_virtual(path)] for tree in trees]
+    asked = [
+        [msgspec.to_builtins(mount_bodies(tree)), list(map(str, places))]
+        for tree, places in zip(trees, known, strict=True)
+    ]
+    answers = page.evaluate("([trees, rights]) => answers(trees, rights)", [asked, list(map(str, Right))])
+    page.close()
+    for tree, places, answer in zip(trees, known, answers, strict=True):
+        assert answer == [_rules(tree, path, places) for path in places], str(tree)
+
+
+def _some_tree(chance: random.Random, paths: list[TreePath]) -> Reach:
+    return Reach(
+        Mount(
+            path, Place("c", TreePath()), frozenset(chance.sample(sorted(ALL_RIGHTS), chance.choice([0, 1, 4, 5, 6])))
+        )
+        for path in chance.sample(paths, chance.randint(1, 5))
+    )
+
+
+def _rules(tree: Reach, path: TreePath, places: list[TreePath]) -> list[object]:
+    """The rights at a path, whether it can be changed as a whole, and where things can be moved from there."""
+
+    def has(path: TreePath, *rights: Right) -> bool:
+        mount = tree.at(path)
+        return held(rights) <= (mount.rights if mount else {Right.LIST})
+
+    def moves(to: TreePath) -> bool:
+        if tree.at(path) is tree.at(to):
+            return has(path, Right.UPLOAD, Right.OVERWRITE)
+        return has(path, Right.DOWNLOAD, Right.DELETE) and has(to, Right.UPLOAD)
+
+    mount = tree.at(path)
+    begins = not path.is_root and mount is not None and mount.path == path
+    return [
+        [right for right in Right if has(path, right)],
+        not begins and not any(each.rights for each in tree.below(path)),
+        [str(to) for to in places if moves(to)],
+    ]
 
 
 def offered(user: BrowserUser, name: str) -> list[str]:
@@ -83,6 +161,14 @@ def test_each_folder_offers_what_it_allows(open_page: OpenPage, gateway: Gateway
     assert offered(user, "plan.txt")[-3:] == ["Move", "Copy", "Delete"]
     user.act("plan.txt", "Details")
     expect(user.dialog.locator(".facts-list > div", has_text="Kept in").locator("dd")).to_have_text("of /plans")
+    # … and when something is refused.
+    gateway.command("mount", "set", "member", "/plans", "--rights", "list")
+    user.page.wait_for_timeout(1000)
+    user.press("Escape")
+    user.expect_refusal(403)
+    user.act("plan.txt", "Download")
+    expect(upload).to_have_count(0)
+    assert offered(user, "plan.txt") == ["Copy link", "Details"]
 
 
 def test_a_user_without_a_root_sees_a_list_of_folders(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
