@@ -109,6 +109,7 @@ class Users:
         `connection`, `root` and `rights` are of the mount at `/`; `NotPossible` if the user has none.
         """
         values: dict[str, Any] = limits(expires_at, addresses)
+        changes_reach = bool(values)
         if disabled is not None:
             values["disabled"] = disabled
         mount: dict[str, Any] = {}
@@ -118,6 +119,9 @@ class Users:
             mount["folder"] = checked_folder(root)
         if rights is not None:
             mount["rights"] = frozenset(rights)
+        if not mount and not changes_reach:  # disabling waits for no other change
+            changed = await self._records.change(name_key(name), values, sign_out=bool(disabled))
+            return _known(changed, name)
         owner = Owner(name, name_key(name))
         try:
             changed = await self._records.change_reach(owner, values, mount, sign_out=bool(disabled))
