@@ -22,7 +22,7 @@ from .conftest import PASSWORD, OpenPage
 
 MOUNTS: dict[str, dict[str, list[str]]] = {
     "member": {"/": list(map(str, DEFAULT_RIGHTS)), "/plans": ["list", "download"], "/deep/drop": ["upload"]},
-    "visitor": {"/plans": ["list", "download"], "/deep/drop": ["list", "upload", "delete"]},
+    "visitor": {"/plans": ["list", "share"], "/deep/drop": ["list", "upload", "delete"]},
 }
 
 
@@ -176,7 +176,8 @@ def test_a_user_without_a_root_sees_a_list_of_folders(open_page: OpenPage, gatew
     user.sign_in("visitor", PASSWORD)
     user.expect_names("deep", "plans")
     expect(user.page.get_by_role("toolbar", name="Folder actions").get_by_role("button")).to_have_count(0)
-    assert offered(user, "deep") == ["Open", "Copy link", "Details"]
+    # No kind of link can be made with `list` and `share` alone.
+    assert offered(user, "deep") == offered(user, "plans") == ["Open", "Copy link", "Details"]
     user.drop(root / "a.txt")
     expect(user.page.locator(".notice")).to_have_text(
         "You can't add files to this folder. You can add them to: /deep/drop"

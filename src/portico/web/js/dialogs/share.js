@@ -15,13 +15,18 @@ import { t } from "../i18n/i18n.js";
 
 const DAY = 86_400_000;
 
-/** What each kind of link needs of the owner's rights. */
+/** What each kind of link needs of the owner's rights, beside that to share. */
 const KINDS = { download: ["list", "download"], request: ["upload"], both: ["list", "download", "upload"] };
+
+/** The kinds of links that can be made here. @param {string} path @param {boolean} isFolder */
+export function linkKinds(path, isFolder) {
+  const kinds = Object.entries(KINDS).filter(([kind, rights]) => (isFolder || kind === "download") && session.mayIn(path, "share", ...rights));
+  return kinds.map(([kind]) => kind);
+}
 
 /** @param {string} path @param {boolean} isFolder */
 export async function showShareDialog(path, isFolder) {
-  const kinds = Object.entries(KINDS).filter(([kind, rights]) => (isFolder || kind === "download") && session.mayIn(path, ...rights));
-  const kind = select("share-kind", kinds.map(([name]) => [name, t(`share_${name}`)]));
+  const kind = select("share-kind", linkKinds(path, isFolder).map((name) => [name, t(`share_${name}`)]));
   const title = make("input", { id: "share-title", maxlength: "200", autocomplete: "off", dir: "auto" });
   const note = make("textarea", { id: "share-note", rows: "2", maxlength: "4000", dir: "auto" });
   const password = make("input", { id: "share-password", type: "password", autocomplete: "new-password", minlength: "8" });

@@ -9,6 +9,7 @@ import { bdi, make } from "../ui/dom.js";
 import { notify, notifyError } from "../ui/notices.js";
 import { join, pageUrl } from "../paths.js";
 import { pickFolder } from "../dialogs/folder-picker.js";
+import { linkKinds } from "../dialogs/share.js";
 import { codeOf, statusOf } from "../api/errors.js";
 import { session } from "../api/session.js";
 import { t } from "../i18n/i18n.js";
@@ -35,12 +36,12 @@ const whole = (allowed) => (path) => session.mounts.isWhole(path) && allowed(pat
 
 /**
  * What the gateway allows at a path, and the entries that it applies to.
- * @type {Record<EntryAction, {allowed: (path: string) => boolean, fits: (entries: Entry[]) => boolean}>}
+ * @type {Record<EntryAction, {allowed: (path: string, entry: Entry) => boolean, fits: (entries: Entry[]) => boolean}>}
  */
 const CONDITIONS = {
   download: { allowed: may("download"), fits: some },
   copyLink: { allowed: () => true, fits: one },
-  share: { allowed: may("share"), fits: one },
+  share: { allowed: (path, { folder }) => linkKinds(path, folder).length > 0, fits: one },
   details: { allowed: may("list"), fits: one },
   rename: { allowed: whole(may("upload", "overwrite")), fits: one },
   move: { allowed: whole((path) => session.mounts.allowMoveFrom(path)), fits: some },
@@ -62,7 +63,7 @@ export const isEntryAction = (name) => name in CONDITIONS;
 /** @param {EntryAction} action @param {string} folder @param {Entry[]} entries of the folder */
 export function isOffered(action, folder, entries) {
   const { allowed, fits } = CONDITIONS[action];
-  return fits(entries) && session.mounts.samples(folder, entries).every(({ name }) => allowed(join(folder, name)));
+  return fits(entries) && session.mounts.samples(folder, entries).every((entry) => allowed(join(folder, entry.name), entry));
 }
 
 /** @param {FolderAction} action @param {string} folder */
