@@ -114,7 +114,7 @@ async def test_the_strictest_limits_apply(users: Users, groups: Groups, bob: Use
     found = await users.get("bob")
     assert (found.expires_at, found.addresses) == (SOON, ((inner,),))
     [record] = await users.records()
-    assert (record.expires_at, record.addresses, record.origin) == (SOON + timedelta(days=1), (inner,), None)
+    assert (record.expires_at, record.addresses) == (SOON + timedelta(days=1), (inner,))
     await users.change("bob", expires_at=None, addresses=[])
     await groups.change("staff", expires_at=None)
     found = await users.get("bob")
@@ -241,7 +241,7 @@ async def test_changes_at_once_leave_no_stale_reach(
     before = await database.fetch(select(user_table.c.id, user_table.c.reach).order_by(user_table.c.id))
 
     async def everybody(change: compiling.ReachChange) -> None:
-        change.of_users([alice.id, bob.id])
+        change.recompile_users([alice.id, bob.id])
 
     await change_reach(database, everybody)
     assert await database.fetch(select(user_table.c.id, user_table.c.reach).order_by(user_table.c.id)) == before
@@ -283,7 +283,7 @@ async def test_deleting_takes_all_rows_along(
         assert await database.fetch(select(table)) == []
 
 
-async def test_many_members_are_compiled_in_portions(
+async def test_many_members_are_compiled_in_batches(
     users: Users, groups: Groups, mounts: Mounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiling, "_AT_ONCE", 2)

@@ -70,12 +70,9 @@ class Connections(ConnectionRecords):
         self._vault = vault
         self._paths = paths
 
-    async def add(
-        self, name: str, kind: str, options: dict[str, str], secrets: dict[str, str], *, origin: str | None = None
-    ) -> Connection:
+    async def add(self, name: str, kind: str, options: dict[str, str], secrets: dict[str, str]) -> Connection:
         name = check_name(name, "connection")
-        now = self._database.now()
-        connection = Connection(name, kind, dict(options), dict(secrets), now, origin=origin)
+        connection = Connection(name, kind, dict(options), dict(secrets), self._database.now())
         with self.one_key():
             await self.insert(*self.sealed(connection))
         return connection

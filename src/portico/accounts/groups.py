@@ -42,10 +42,9 @@ class Groups:
         before: str | None = None,
         expires_at: datetime | None = None,
         addresses: Collection[Network] = (),
-        origin: str | None = None,
     ) -> Group:
         """Add a group before another one, or after all others."""
-        values = {**named(name), **limits(expires_at, addresses), "origin": origin}
+        values = named(name) | limits(expires_at, addresses)
 
         async def apply(change: ReachChange) -> None:
             await add_group(change, values)

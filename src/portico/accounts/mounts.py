@@ -64,9 +64,9 @@ class Mounts:
     async def list(self, owner: Owner | None = None) -> builtins.list[OwnedMount]:
         return await (self._records.of(owner) if owner else self._records.all())
 
-    async def add(self, owner: Owner, rule: MountRule, *, origin: str | None = None) -> None:
+    async def add(self, owner: Owner, rule: MountRule) -> None:
         rule = checked_rule(rule)
-        await change_reach(self._database, lambda change: add_mount(change, owner, rule, origin))
+        await change_reach(self._database, lambda change: add_mount(change, owner, rule))
 
     async def change(
         self,

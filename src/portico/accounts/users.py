@@ -60,7 +60,6 @@ class Users:
         mounts: Iterable[MountRule] | None = None,
         expires_at: datetime | None = None,
         addresses: Collection[Network] = (),
-        origin: str | None = None,
         groups: Iterable[str] = (),
     ) -> User:
         """Without a password, the user cannot sign in before one is set: see `Invitations`.
@@ -80,7 +79,6 @@ class Users:
             "password_changed_at": now,
             "password_hash": "" if password is None else await self._passwords.hash(password),
             **limits(expires_at, addresses),
-            "origin": origin,
         }
         return await self._records.add(values, rules, [group_key(group) for group in groups])
 

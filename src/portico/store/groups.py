@@ -14,7 +14,7 @@ from portico.model.errors import AlreadyExists, NotPossible
 from portico.runtime import clock
 from portico.store.database import AnyRow, Database
 from portico.store.mounts import unknown_group, unknown_user
-from portico.store.reach import Network, ReachChange, portions
+from portico.store.reach import Network, ReachChange, batches
 from portico.store.tables import groups, members, users
 
 MAX_GROUPS: Final = 1000
@@ -26,7 +26,6 @@ class Group(msgspec.Struct, frozen=True):
     """The users' names, by their keys."""
     expires_at: datetime | None = None
     addresses: tuple[Network, ...] = ()
-    origin: str | None = None
 
 
 class GroupRecords:
@@ -79,7 +78,7 @@ async def set_group(change: ReachChange, key: str, values: Mapping[str, Any]) ->
         await change.transaction.execute(update(groups).where(groups.c.id == group.id).values(dict(values)))
     except IntegrityError:
         raise taken(values["name"]) from None
-    await change.of_group(group.id)
+    await change.recompile_group(group.id)
 
 
 async def place_group(change: ReachChange, key: str, before: str | None) -> None:
@@ -104,38 +103,38 @@ async def order_groups(change: ReachChange, keys: Sequence[str]) -> None:
             moved.append(row.id)
             statement = update(groups).where(groups.c.id == row.id).values(position=position)
             await change.transaction.execute(statement)
-    await change.of_groups(moved)
+    await change.recompile_groups(moved)
 
 
 async def delete_group(change: ReachChange, key: str) -> None:
     """With its mounts; its members stay."""
     group = await _found(change, key)
-    await change.of_group(group.id)
+    await change.recompile_group(group.id)
     await change.transaction.execute(delete(groups).where(groups.c.id == group.id))
 
 
 async def join_group(change: ReachChange, key: str, user_keys: Collection[str]) -> None:
-    """Who is a member stays one."""
+    """Users who are already members stay members."""
     group = await _found(change, key)
-    ids = await _user_ids(change, user_keys)
+    ids = (await user_ids(change, user_keys)).values()
     known = select(members.c.user_id).where(members.c.group_id == group.id)
     there = {row.user_id for row in await change.transaction.execute(known)}
     rows = [{"group_id": group.id, "user_id": each} for each in ids if each not in there]
     if rows:
         await change.transaction.execute(insert(members), rows)
-    change.of_users(ids)
+    change.recompile_users(ids)
 
 
 async def leave_group(change: ReachChange, key: str, user_keys: Collection[str]) -> None:
     group = await _found(change, key)
-    ids = await _user_ids(change, user_keys)
+    ids = (await user_ids(change, user_keys)).values()
     for user_id in ids:
         its = members.c.group_id == group.id, members.c.user_id == user_id
         if not (await change.transaction.execute(delete(members).where(*its))).rowcount:
             query = select(users.c.name).where(users.c.id == user_id)
             name = (await change.transaction.execute(query)).scalar_one()
             raise NotPossible(f"'{name}' is not a member of the group '{group.name}'.")
-    change.of_users(ids)
+    change.recompile_users(ids)
 
 
 async def _found(change: ReachChange, key: str) -> AnyRow:
@@ -145,16 +144,17 @@ async def _found(change: ReachChange, key: str) -> AnyRow:
     return row
 
 
-async def _user_ids(change: ReachChange, keys: Iterable[str]) -> builtins.list[int]:
+async def user_ids(change: ReachChange, keys: Iterable[str]) -> dict[str, int]:
+    """The ids by the keys; `NotFound` if one of the users doesn't exist."""
     wanted = list(dict.fromkeys(keys))
     ids: dict[str, int] = {}
-    for some in portions(wanted):
+    for some in batches(wanted):
         query = select(users.c.name_key, users.c.id).where(users.c.name_key.in_(some))
         ids |= {row.name_key: row.id for row in await change.transaction.execute(query)}
     for key in wanted:
         if key not in ids:
             raise unknown_user(key)
-    return [ids[key] for key in wanted]
+    return ids
 
 
 def _group_of(row: AnyRow, names: Iterable[str]) -> Group:
@@ -163,7 +163,6 @@ def _group_of(row: AnyRow, names: Iterable[str]) -> Group:
         tuple(names),
         None if row.expires_at is None else clock.to_datetime(row.expires_at),
         tuple(map(ip_network, row.addresses.split())),
-        row.origin,
     )
 
 

@@ -40,7 +40,6 @@ class OwnedMount(msgspec.Struct, frozen=True):
     owner: str
     """The name, with `@` before that of a group."""
     rule: MountRule
-    origin: str | None = None
 
 
 _BY_OWNER: Final["Select[tuple[str | None, str | None]]"] = (
@@ -128,9 +127,9 @@ async def _found(change: ReachChange, owner: Owner) -> tuple[int, ColumnElement[
     if row is None:
         raise unknown_owner(owner)
     if owner.is_group:
-        await change.of_group(row.id)
+        await change.recompile_group(row.id)
         return row.id, mounts.c.group_id == row.id
-    change.of_users([row.id])
+    change.recompile_users([row.id])
     return row.id, mounts.c.user_id == row.id
 
 
@@ -153,7 +152,7 @@ def _by_path(found: Iterable[OwnedMount]) -> list[OwnedMount]:
 
 def _owned(row: AnyRow) -> OwnedMount:
     owner = row.user_name if row.group_id is None else f"@{row.group_name}"
-    return OwnedMount(owner, rule_of(row), row.origin)
+    return OwnedMount(owner, rule_of(row))
 
 
 def unknown_user(name: str) -> NotFound:

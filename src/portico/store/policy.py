@@ -10,8 +10,9 @@ from portico.model.errors import Changed
 from portico.model.reach import MountRule
 from portico.store.connections import ConnectionRecord
 from portico.store.database import AnyRow, Database
+from portico.store.groups import user_ids
 from portico.store.mounts import check_count, mount_values
-from portico.store.reach import ReachChange, change_reach, portions, rule_of
+from portico.store.reach import ReachChange, change_reach, rule_of
 from portico.store.tables import api_keys, connections, groups, invitations, members, mounts, share_links, users
 from portico.store.users import NO_REACH
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _WAIT = 60
-"""Seconds that a change may take: it may be of thousands of users."""
+"""Seconds that reading may take: there may be thousands of users."""
 
 
 class GroupRecord(msgspec.Struct, frozen=True):
@@ -53,7 +54,7 @@ class PolicyRecords(msgspec.Struct, frozen=True):
     users: tuple[UserRecord, ...]
 
     def __eq__(self, other: object) -> bool:
-        """Whether both say the same. Which volume a folder is on is not said by anybody: it is found out."""
+        """Whether both say the same, apart from volumes: Portico detects those itself."""
         if not isinstance(other, PolicyRecords) or (self.groups, self.users) != (other.groups, other.users):
             return False
         return list(map(_unbound, self.connections)) == list(map(_unbound, other.connections))
@@ -79,13 +80,13 @@ async def change_records(database: Database, expected: PolicyRecords, work: Call
             raise Changed("Connections, groups or users have changed in the meantime. Run the command again.")
         return await work(change)
 
-    return await change_reach(database, checked, wait=_WAIT)
+    return await change_reach(database, checked)
 
 
 async def _read(connection: "AsyncConnection", *, locked: bool = False) -> PolicyRecords:
     async def rows(table: Table, *order: Column[Any]) -> Sequence[AnyRow]:
         query = select(table).order_by(*order)
-        # Sessions and keys can still refer to users.
+        # A key share leaves sessions and keys free to refer to users.
         return (await connection.execute(query.with_for_update(key_share=True) if locked else query)).all()
 
     found = [ConnectionRecord(*row) for row in await rows(connections, connections.c.name)]
@@ -139,15 +140,12 @@ class NewUser(NamedTuple):
 
 
 async def add_users(change: ReachChange, new: Sequence[NewUser]) -> None:
-    """Add all users at once. SQLite has no other writer meanwhile: for two thousand, half a second instead of four."""
+    """Add all users at once: two thousand hold SQLite's write lock for half a second instead of four."""
     execute = change.transaction.execute
     if not new:
         return
     await execute(insert(users), [{"reach": NO_REACH, **each.values} for each in new])
-    ids: dict[str, int] = {}
-    for some in portions([each.values["name_key"] for each in new]):
-        query = select(users.c.name_key, users.c.id).where(users.c.name_key.in_(some))
-        ids |= {row.name_key: row.id for row in await execute(query)}
+    ids = await user_ids(change, [each.values["name_key"] for each in new])
     given, invited = [], []
     for each in new:
         user_id, origin = ids[each.values["name_key"]], each.values["origin"]
@@ -157,7 +155,7 @@ async def add_users(change: ReachChange, new: Sequence[NewUser]) -> None:
     for table, rows in ((mounts, given), (invitations, invited)):
         if rows:
             await execute(insert(table), rows)
-    change.of_users(ids.values())
+    change.recompile_users(ids.values())
 
 
 class LinkedRecord(NamedTuple):

@@ -100,16 +100,16 @@ class ReachChange:
         self.transaction = transaction
         self._users: set[int] = set()
 
-    def of_users(self, ids: Iterable[int]) -> None:
-        """Compile the reach of these users again."""
+    def recompile_users(self, ids: Iterable[int]) -> None:
+        """Compile the reach of these users again at the end."""
         self._users.update(ids)
 
-    async def of_group(self, group_id: int) -> None:
-        """The same for all members as of now: call it before members leave, and after others join."""
-        await self.of_groups([group_id])
+    async def recompile_group(self, group_id: int) -> None:
+        """As `recompile_users`, for the group's present members: call it before members leave and after others join."""
+        await self.recompile_groups([group_id])
 
-    async def of_groups(self, ids: Iterable[int]) -> None:
-        for some in portions(sorted(set(ids))):
+    async def recompile_groups(self, ids: Iterable[int]) -> None:
+        for some in batches(sorted(set(ids))):
             rows = await self.transaction.execute(
                 select(members.c.user_id).where(members.c.group_id.in_(some)).distinct()
             )
@@ -118,7 +118,7 @@ class ReachChange:
     async def compile(self) -> None:
         """Bring the reach of all users concerned up to date. Called at the end of the transaction."""
         ids, self._users = sorted(self._users), set()
-        for some in portions(ids):
+        for some in batches(ids):
             await self._compile(some)
 
     async def _compile(self, ids: list[int]) -> None:
@@ -136,7 +136,7 @@ class ReachChange:
         own = _rules((await execute(select(mounts).where(mounts.c.user_id.in_(ids)))).all(), "user_id")
         of_groups = sorted({row.id for rows in joined.values() for row in rows})
         shared: _Rules = {}
-        for some in portions(of_groups):
+        for some in batches(of_groups):
             rows = (await execute(select(mounts).where(mounts.c.group_id.in_(some)))).all()
             shared |= _rules(rows, "group_id")
         changed = []
@@ -164,13 +164,13 @@ def rule_of(row: AnyRow) -> MountRule:
     return MountRule(Path.parse(row.path), row.connection, row.folder, parse_rights(row.rights))
 
 
-def portions(items: list[T]) -> Iterator[list[T]]:
-    """So few at a time that a query can name them all."""
+def batches(items: list[T]) -> Iterator[list[T]]:
+    """Few enough at a time for a query to name them all."""
     for start in range(0, len(items), _AT_ONCE):
         yield items[start : start + _AT_ONCE]
 
 
-async def change_reach(database: Database, work: Callable[[ReachChange], Awaitable[T]], *, wait: float = _WAIT) -> T:
+async def change_reach(database: Database, work: Callable[[ReachChange], Awaitable[T]]) -> T:
     """The result of `work`, in one transaction that ends with the reach of all users concerned compiled again.
 
     If `work` raises, or a mount cannot be had as it is, nothing was changed.
@@ -184,4 +184,4 @@ async def change_reach(database: Database, work: Callable[[ReachChange], Awaitab
         await change.compile()
         return result
 
-    return await database.transact(alone, wait=wait)
+    return await database.transact(alone, wait=_WAIT)

@@ -71,7 +71,6 @@ class UserRecord(msgspec.Struct, frozen=True):
     """The user's own."""
     addresses: tuple[Network, ...]
     """The user's own."""
-    origin: str | None
 
 
 NO_REACH: Final = '{"mounts":[]}'
@@ -132,10 +131,9 @@ class UserRecords:
         return [
             UserRecord(
                 user_of(row),
-                tuple(sorted(own.get(row.name, ()), key=lambda rule: rule.path.segments)),
+                tuple(own.get(row.name, ())),
                 None if row.expires_at is None else clock.to_datetime(row.expires_at),
                 tuple(map(ip_network, row.addresses.split())),
-                row.origin,
             )
             for row in rows
         ]
@@ -264,8 +262,8 @@ async def add_user(change: ReachChange, values: Mapping[str, Any], mounts: Itera
         raise taken(values["name"]) from None
     owner = Owner(values["name"], values["name_key"])
     for rule in mounts:
-        await add_mount(change, owner, rule, values.get("origin"))
-    change.of_users([user_id])
+        await add_mount(change, owner, rule)
+    change.recompile_users([user_id])
     return user_id
 
 
@@ -274,7 +272,7 @@ async def set_user(change: ReachChange, key: str, values: Mapping[str, Any], *, 
     user = await _change_user(change.transaction, key, values, sign_out=sign_out)
     if user is None:
         return None
-    change.of_users([user.id])
+    change.recompile_users([user.id])
     return user.id
 
 

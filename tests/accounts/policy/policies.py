@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from random import Random
 
-from portico.accounts.policy.policy import GroupPolicy, Limits, Policy, UserPolicy, sorted_mounts
+from portico.accounts.policy.policy import GroupPolicy, Limits, Policy, UserPolicy
 from portico.model.paths import Path
 from portico.model.reach import MountRule
 from portico.model.rights import ALL_RIGHTS, parse_rights
@@ -18,7 +18,8 @@ def mount(path: str, place: str, rights: str = "list") -> MountRule:
 
 
 def mounts(given: Mounts) -> tuple[MountRule, ...]:
-    return sorted_mounts(mount(path, *each) for path, each in given.items())
+    rules = (mount(path, *each) for path, each in given.items())
+    return tuple(sorted(rules, key=lambda rule: rule.path.segments))
 
 
 def policy(

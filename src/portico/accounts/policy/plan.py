@@ -53,10 +53,6 @@ class Plan(msgspec.Struct, frozen=True):
         """The keys of their names."""
         return [each.key for each in self.changes if each.noun is Noun.USER and each.action is Action.ADD]
 
-    @property
-    def removed_users(self) -> list[str]:
-        return [each.key for each in self.changes if each.noun is Noun.USER and each.action is Action.REMOVE]
-
 
 Resolve = Callable[[Reference], str]
 """The value of a reference; `InvalidRequest` if there is none."""

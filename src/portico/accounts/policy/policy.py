@@ -102,9 +102,5 @@ class Policy:
         return "has expired" if expires_at and expires_at <= now else None
 
 
-def sorted_mounts(rules: Iterable[MountRule]) -> tuple[MountRule, ...]:
-    return tuple(sorted(rules, key=lambda rule: rule.path.segments))
-
-
 def sorted_networks(networks: Iterable[Network]) -> tuple[Network, ...]:
     return tuple(sorted(set(networks), key=lambda each: (each.version, int(each.network_address), each.prefixlen)))
