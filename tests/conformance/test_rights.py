@@ -6,12 +6,13 @@ from portico.drive.cursors import CursorSeal
 from portico.drive.drive import Drive, OnConflict
 from portico.model.errors import AlreadyExists, Forbidden
 from portico.model.paths import Path
-from portico.model.rights import DEFAULT_RIGHTS, Right
+from portico.model.rights import DEFAULT_RIGHTS, OVERWRITE, Right
 from portico.providers.contract.provider import Provider
 
 from .actions import at, pieces, put, tree
 
-LIST, DOWNLOAD, UPLOAD, OVERWRITE, _ = Right
+LIST, DOWNLOAD, UPLOAD = Right.LIST, Right.DOWNLOAD, Right.UPLOAD
+REPLACE, DELETE = Right.REPLACE, Right.DELETE
 Action = Callable[[Drive], Awaitable[object]]
 
 ACTIONS: dict[str, tuple[set[Right], Action]] = {
@@ -23,18 +24,18 @@ ACTIONS: dict[str, tuple[set[Right], Action]] = {
     "write": ({UPLOAD}, lambda drive: put(drive, "new")),
     "write-fail": ({UPLOAD}, lambda drive: put(drive, "new", b"", OnConflict.FAIL)),
     "write-rename": ({UPLOAD}, lambda drive: put(drive, "file", b"", OnConflict.RENAME)),
-    "write-replace": ({UPLOAD, OVERWRITE}, lambda drive: put(drive, "file", b"", OnConflict.REPLACE)),
+    "write-replace": ({UPLOAD, REPLACE}, lambda drive: put(drive, "file", b"", OnConflict.REPLACE)),
     "make-folder": ({UPLOAD}, lambda drive: drive.make_folder(at("new"))),
     "copy": ({DOWNLOAD, UPLOAD}, lambda drive: drive.copy(at("file"), at("new"))),
     "copy-folder": ({DOWNLOAD, UPLOAD}, lambda drive: drive.copy(at("folder"), at("new"))),
     "copy-rename": ({DOWNLOAD, UPLOAD}, lambda drive: drive.copy(at("file"), at("other"), OnConflict.RENAME)),
     "copy-replace": (
-        {DOWNLOAD, UPLOAD, OVERWRITE},
+        {DOWNLOAD, UPLOAD, REPLACE},
         lambda drive: drive.copy(at("file"), at("other"), OnConflict.REPLACE),
     ),
-    "move": ({UPLOAD, OVERWRITE}, lambda drive: drive.move(at("file"), at("new"))),
-    "delete": ({OVERWRITE}, lambda drive: drive.delete(at("file"))),
-    "delete-folder": ({OVERWRITE}, lambda drive: drive.delete(at("folder"), recursive=True)),
+    "move": ({UPLOAD, *OVERWRITE}, lambda drive: drive.move(at("file"), at("new"))),
+    "delete": ({DELETE}, lambda drive: drive.delete(at("file"))),
+    "delete-folder": ({DELETE}, lambda drive: drive.delete(at("folder"), recursive=True)),
 }
 
 

@@ -140,7 +140,7 @@ def _wants_cookie(request: Request, services: Services) -> bool:
         raise _Refused(
             403,
             "access_denied",
-            "Only this gateway's own page can keep its session in a cookie; sign in without {SESSION_HEADER}.",
+            f"Only this gateway's own page can keep its session in a cookie; sign in without {SESSION_HEADER}.",
         )
     return True
 
