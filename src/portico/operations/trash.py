@@ -128,7 +128,6 @@ class Trash:
         """Bring it back to where it was. Cancelled when the client hangs up."""
         needed = Right.UPLOAD, *OVERWRITE
         drive, record, path = await self._find(trash_id, *needed)
-        self._tree.require_movable(path)
         async with Change(self._audit, self._context, "restore", path, trash_ids=drive.trashed) as change:
             await change.begin()
             standing = Standing(self._tree.actor, path, *needed)
@@ -148,7 +147,7 @@ class Trash:
     async def empty(self) -> int:
         """Remove everything for good that the actor may, until the client hangs up; returns how many items there were.
 
-        What is being deleted or restored at the time stays.
+        What is being deleted or restored at the time stays, and so does a folder that held a mount's place.
         """
         drives = await self._tree.drives(Right.DELETE)
         standing = Standing(self._tree.actor, drives[0].point, Right.DELETE)
@@ -164,7 +163,8 @@ class Trash:
             for record in records:
                 drive, path = self._seen(drives, record)
                 if path:
-                    with suppress(NotPossible):  # it is being deleted or restored
+                    with suppress(NotPossible):
+                        self._tree.require_movable(path)
                         await self._remove(drive, record, path)
                         removed += 1
             if cursor is None:
@@ -182,6 +182,7 @@ class Trash:
         drive, path = self._seen(drives, record)
         if path is None:
             raise item_gone()
+        self._tree.require_movable(path)
         return drive, record, path
 
     def _seen(self, drives: Sequence[Drive], record: Trashed) -> tuple[Drive, Path | None]:

@@ -196,7 +196,8 @@ class Standing:
             what = "changed" if mount else "removed"
             return Forbidden(f"{folder} was {what} in the meantime. Repeat the request.")
         # A link follows a moved folder: a download continues, but nothing is stored in the former place.
-        return None if needed <= _READING else link_ended()
+        follows = needed <= _READING and mount and below and mount.path == then.path
+        return None if follows else link_ended()
 
 
 class Watch:

@@ -95,8 +95,10 @@ class Tree:
 
     def require_movable(self, path: Path) -> None:
         """`NotPossible` for a mount point, and for a folder that contains one: it is in more than one place."""
-        if self.reach.is_simple or path.is_root:
+        if self.reach.is_simple:
             return
+        if path.is_root:
+            raise NotPossible("The root folder can't be changed or copied as a whole; use what is in it.")
         at, mount = self.reach.at(path), next(self.reach.below(path), None)
         if at and at.path == path:
             raise NotPossible(

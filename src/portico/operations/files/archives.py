@@ -186,6 +186,7 @@ class Archive:
     def chunks(self) -> Chunks:
         standing = Standing(self._tree.actor, self._folder, Right.DOWNLOAD, Right.LIST)
         for top in self._chosen:
+            standing.also(top, Right.DOWNLOAD)
             for mount in self._tree.inner(top, Right.DOWNLOAD, Right.LIST):
                 standing.also(mount.path, Right.DOWNLOAD, Right.LIST)
         return self._tree.watched(self._made(), standing)
