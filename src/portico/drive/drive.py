@@ -25,6 +25,7 @@ from portico.drive.walk import DriveWalk
 from portico.model.entries import UNKNOWN_TYPE, Download, Entry, Page, presentable
 from portico.model.errors import (
     AlreadyExists,
+    FolderNotEmpty,
     Forbidden,
     InvalidCursor,
     InvalidPath,
@@ -38,9 +39,11 @@ from portico.model.errors import (
     root_is_a_folder,
 )
 from portico.model.paths import RESERVED_PREFIX, TOP, Path
+from portico.model.reach import folded
 from portico.model.rights import OVERWRITE, Right, missing_word
 from portico.providers.contract.provider import Provider
 from portico.providers.contract.uploads import KeptFile, ResumableUpload, Save, WriteOptions
+from portico.runtime.tasks import for_each
 from portico.store.trash import Trashed
 
 _BY_NAME = attrgetter("name")
@@ -56,6 +59,8 @@ def sort_entries(entries: list[Entry]) -> None:
 __all__ = ["Drive", "OnConflict", "ResumableUpload", "WriteOptions"]
 
 PATH_DEPTH = 100
+_PAGE = 1000
+_DELETED_AT_ONCE = 4
 
 OnName: TypeAlias = Callable[[Path], Awaitable[None]]
 
@@ -294,7 +299,7 @@ class Drive:
             async with self._free_name(path, everywhere=everywhere) as free:
                 if on_name:
                     await on_name(free.path)
-                others = (self._place(other) for other in free.others)
+                others = (self._place(other) for other in free.others if not self._is_there(other))
                 options = msgspec.structs.replace(options, alternatives=others)
                 entry = await self._provider.write(self._place(free.path), chunks, content_type, options)
         self._writable[folder] = began_at
@@ -356,7 +361,7 @@ class Drive:
             if on_conflict is not OnConflict.RENAME:
                 raise
         async with self._free_name(path, everywhere=not self._provider.renames_at_commit) as free:
-            names = (self._place(other) for other in chain((free.path,), free.others))
+            names = (self._place(other) for other in chain((free.path,), free.others) if not self._is_there(other))
             return await upload.finish(save, alternatives=names)
 
     async def begin_partial_upload(self, upload_id: str, size: int | None) -> ResumableUpload:
@@ -386,7 +391,8 @@ class Drive:
         """Whether one of two places, which may be seen through different mounts, holds the other."""
         if other is self:
             return path.holds(other_path) or other_path.holds(path)
-        one, two = self._provider.key(self._place(path)), other._provider.key(other._place(other_path))
+        keys = self._provider.key(self._place(path)), other._provider.key(other._place(other_path))
+        one, two = ([*map(folded, key)] for key in keys)  # some storage ignores case, and a refusal loses nothing
         return one[: len(two)] == two[: len(one)]
 
     async def copy(
@@ -442,6 +448,23 @@ class Drive:
         with with_advice("Repeat the request to continue.", path):
             if permanent or not (self._keeps and await self.trash.delete(place, recursive=recursive)):
                 await self._provider.delete(place, recursive=recursive)
+
+    async def delete_copied(self, folder: Path) -> None:
+        """Delete a folder that was copied elsewhere. What no walk finds was not: it stays, or the trash keeps it."""
+        self.require(Right.DELETE)
+        with with_advice("Repeat the request to continue.", folder):
+            if self._keeps and await self.trash.delete(self._place(folder), recursive=True):
+                return
+            folders = [folder]
+            walk = self.walk(folder, right=Right.DELETE)
+            while not walk.ended:
+                page = await walk.page(_PAGE)
+                folders += [path for path, entry in page if entry.is_folder]
+                files = [self._place(path) for path, entry in page if not entry.is_folder]
+                await for_each(self._provider.delete, files, _DELETED_AT_ONCE)
+            for each in sorted(folders, key=lambda path: -len(path.segments)):
+                with suppress(NotFound, FolderNotEmpty):
+                    await self._provider.delete(Path(self._place(each).segments, as_folder=True))
 
     # The trash
 

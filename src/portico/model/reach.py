@@ -13,6 +13,11 @@ from portico.model.paths import Path, Place, name_flaw
 from portico.model.rights import Right, format_rights
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
+_IGNORED = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""What Unicode calls default ignorable: file systems that ignore case may ignore it, too."""
 _NO_NAMES: dict[str, bool] = {}
 
 
@@ -134,12 +139,21 @@ class Reach:
                 best, found = rank, names[:shared] + path.segments[shared:]
         return None if found == path.segments else (Path(found, path.as_folder), outer)
 
+    def spelling(self, path: Path) -> Path:
+        """As the table spells it, if the storage ignores case."""
+        spelled = self.spelled(path)
+        return spelled[0] if spelled else path
+
+    def is_doubtful(self, path: Path) -> bool:
+        """Whether another mount has the path if the storage ignores case."""
+        return self.deepest(self.spelling(path)) is not self.deepest(path)
+
     def paths_of(self, place: Place) -> Iterator[tuple[Path, Mount]]:
         """Where the tree has this place; mounts may overlap. What lies deepest in the storage comes first."""
         found = [
             (path, mount)
             for mount in self.mounts
-            if (path := mount.path_of(place)) is not None and self.at(path) is mount
+            if (path := mount.path_of(place)) is not None and self.at(path) is mount and not self.is_doubtful(path)
         ]
         found.sort(key=lambda each: -len(each[1].place.path.segments))
         yield from found
@@ -149,19 +163,25 @@ class Reach:
         return next((path for path, _ in self.paths_of(place)), None)
 
     def limited_to(self, folder: Path, rights: Collection[Right]) -> "Reach":
-        """A folder as the whole tree, with some of the rights."""
-        outer = self.at(folder)
-        mounts = [outer, *self.below(folder)] if outer else self.below(folder)
+        """A folder as the whole tree, with some of the rights. What may be another mount's in another case is hidden."""
+        outer = None if self.is_doubtful(folder) else self.at(folder)
+        mounts = [outer, *self.below(folder)] if outer else [*self.below(folder)]
         depth = len(folder.segments)
-        return Reach(
-            Mount(
+        limited = {
+            mount.path.segments[depth:]: Mount(
                 Path(mount.path.segments[depth:]),
                 mount.place_of(folder) if mount is outer else mount.place,
                 mount.rights.intersection(rights),
                 mount.group,
             )
             for mount in mounts
-        )
+        }
+        like = [*map(folded, folder.segments)]
+        for mount in self.below(outer.path) if outer else ():
+            within = mount.path.segments[depth:]
+            if within and [*map(folded, mount.path.segments[:depth])] == like:
+                limited.setdefault(within, Mount(Path(within), mount.place, frozenset(), mount.group))
+        return Reach(limited.values())
 
     def shared_for(self, rights: Collection[Right]) -> "Reach":
         """What guests have of it, with these rights: nothing of a mount without the right to share."""
@@ -233,4 +253,7 @@ def reach_of(user: str, own: Iterable[MountRule], groups: Iterable[tuple[str, It
 @lru_cache(maxsize=10_000)
 def folded(name: str) -> str:
     """Equal for names that any storage may take for the same."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+    if name.isascii():
+        return name.lower()
+    shown = _IGNORED.sub("", unicodedata.normalize("NFD", name))
+    return unicodedata.normalize("NFC", shown.upper().casefold())

@@ -114,6 +114,8 @@ class OpenLink(msgspec.Struct, frozen=True):
     def shared(self) -> tuple[Path, Mount] | None:
         """Where the owner has what the link is for, and may share it for what the link is good for."""
         for path, mount in self.owner.reach.paths_of(self.link.place):
+            if path == mount.path and not self.link.is_folder:
+                continue  # a mount is a folder
             if Right.SHARE in mount.rights and mount.rights & self.link.kind.purposes:
                 return path, mount
         return None

@@ -187,8 +187,9 @@ class Standing:
         rights = mount.rights if mount else frozenset()
         if mount and (missing := needed - rights):
             return Forbidden(actor.right_missing.format(missing_word(min(missing), rights)))
-        # Also in what is below, another mount may hide what this one gave.
-        below = [*now.below(path)] == [*actor.user.reach.below(path)]
+        # Also in what is below, or in another case, another mount may hide what this one gave.
+        former = actor.user.reach
+        below = [*now.below(path)] == [*former.below(path)] and now.spelling(path) == former.spelling(path)
         if mount and below and mount.place_of(path) == then.place_of(path):
             return None
         if actor.guest is None:

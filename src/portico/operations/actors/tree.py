@@ -1,6 +1,7 @@
 """`Tree`: what one actor sees as one tree, and in which drive each of its paths is."""
 
 import asyncio
+import re
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -20,6 +21,8 @@ from portico.operations.actors.actor import Actor, Scope, Standing, Watch, Watch
 from portico.operations.actors.cancellation import CancellableWork
 from portico.operations.actors.request_context import Admission
 from portico.store.share_links import OpenLink
+
+_CURSOR = re.compile("(?P<table>[0-9a-f]+)~(?P<number>[0-9]{1,3})~(?P<before>[0-9]{1,15})~(?P<rest>.*)", re.DOTALL)
 
 
 class Trees(msgspec.Struct, frozen=True):
@@ -171,12 +174,10 @@ class TreeWalk:
         if cursor is None:
             self._walk = drive.walk(folder)
             return
-        table, _, rest = cursor.partition("~")
-        number, _, rest = rest.partition("~")
-        before, _, rest = rest.partition("~")
-        if table != self._table or not (number.isdecimal() and before.isdecimal() and int(number) <= len(inner)):
+        parts = _CURSOR.fullmatch(cursor)
+        if parts is None or parts["table"] != self._table or int(parts["number"]) > len(inner):
             raise tree_changed()
-        self._at, self._before, self._cursor = int(number), int(before), rest or None
+        self._at, self._before, self._cursor = int(parts["number"]), int(parts["before"]), parts["rest"] or None
         if self._at == 0:
             self._walk = drive.walk(folder, self._cursor)
 

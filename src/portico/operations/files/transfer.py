@@ -1,6 +1,7 @@
 """`Transfer`: a file or folder on its way from one place of the tree to another. Within a service, the service copies;
 between two, the content passes through the gateway."""
 
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from hashlib import sha256
 
@@ -89,6 +90,8 @@ class _Stream:
         self._files = 0
         self._seen = b""
         """A digest of what was found at the source."""
+        self._stored = 0
+        """The sum of the digests of what was stored, in any order."""
 
     async def copy(self) -> None:
         entry = await self._drive.stat_for_download(self._source)
@@ -98,20 +101,43 @@ class _Stream:
         with counting(lambda: f"{self._files} files were copied"):
             if entry.is_folder:
                 await self._to.make_folder(self._target)
-                self._seen = await self._walked(copying=True)
+                self._seen = await self._walked(self._copy_entry)
             else:
                 await self._copy_file(self._source, self._target)
                 self._seen = _mark(self._source, entry)
 
     async def remove_source(self) -> None:
-        """`Changed`, and the source stays, if it is not what was copied."""
+        """`Changed`, and the source stays, if it is not what was copied, or the target is not what was stored: to some
+        services, two names are one."""
         entry = await self._drive.stat_for_download(self._source)
-        now = await self._walked(copying=False) if entry.is_folder else _mark(self._source, entry)
+        stored, self._stored = self._stored, 0
+        if entry.is_folder:
+            now = await self._walked(self._look_at_copy)
+        else:
+            now = _mark(self._source, entry)
+            await self._look_at_copy(self._source, entry)
         if now != self._seen:
             raise changed(self._source.name)
-        await self._drive.delete(self._source, recursive=entry.is_folder)
+        if self._stored != stored:
+            raise changed(self._target.name)
+        if entry.is_folder:
+            await self._drive.delete_copied(self._source)
+        else:
+            await self._drive.delete(self._source)
 
-    async def _walked(self, *, copying: bool) -> bytes:
+    async def _look_at_copy(self, path: Path, entry: Entry) -> None:
+        target = self._target_of(path)
+        if not entry.is_folder and (found := await self._to.find(target)):
+            self._note(target, found)
+
+    def _note(self, target: Path, stored: Entry) -> None:
+        version = repr((str(target), stored.is_folder, stored.etag)).encode("utf-8", "surrogatepass")
+        self._stored += int.from_bytes(sha256(version).digest(), "big")
+
+    def _target_of(self, path: Path) -> Path:
+        return Path(self._target.segments + path.segments[len(self._source.segments) :])
+
+    async def _walked(self, work: Callable[[Path, Entry], Awaitable[None]]) -> bytes:
         """A digest of all that is in the source folder."""
         seen = sha256()
         walk = self._drive.walk(self._source, right=Right.DOWNLOAD)
@@ -119,12 +145,11 @@ class _Stream:
             page = await walk.page(_PAGE)
             for path, entry in page:
                 seen.update(_mark(path, entry))
-            if copying:
-                await for_each(lambda found: self._copy_entry(*found), page, _FILES_AT_ONCE)
+            await for_each(lambda found: work(*found), page, _FILES_AT_ONCE)
         return seen.digest()
 
     async def _copy_entry(self, path: Path, entry: Entry) -> None:
-        target = Path(self._target.segments + path.segments[len(self._source.segments) :])
+        target = self._target_of(path)
         if entry.is_folder:
             await self._to.make_folder(target)
         else:
@@ -145,6 +170,7 @@ class _Stream:
         await hashing.check()
         if await sha256_of(await self._to.read_to_compare(target, stored)) != hashing.sha256:
             raise service_failed(f"the copy of {path} at {target} differs from what was sent")
+        self._note(target, stored)
         self._files += 1
         count(1, stored.size)
 
@@ -154,7 +180,10 @@ class _Stream:
         if found is None or found.is_folder or found.size != entry.size:
             return False
         original = await sha256_of(await self._drive.read(path, etag=entry.etag))
-        return original == await sha256_of(await self._to.read_to_compare(target, found))
+        if original != await sha256_of(await self._to.read_to_compare(target, found)):
+            return False
+        self._note(target, found)
+        return True
 
 
 def _mark(path: Path, entry: Entry) -> bytes:

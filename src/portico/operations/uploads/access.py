@@ -66,7 +66,7 @@ class UploadAccess:
             drive, _ = await self._tree.at(Path.parse(record.path), admitted=admitted)
             if (
                 record.connection != drive.connection
-                or details.root != str(drive.root)
+                or (details.root, details.point) != (str(drive.root), str(drive.point))
                 or details.guest != self._guest
                 or record.expires_at <= self._now()
             ):
@@ -96,6 +96,8 @@ class UploadDetails(msgspec.Struct):
     """What the row of an upload holds beside its columns."""
 
     root: str = ""
+    point: str = "/"
+    """Where the tree had the root when the upload began."""
     content_type: str = ""
     on_conflict: OnConflict | None = None
     replaces: bool = False

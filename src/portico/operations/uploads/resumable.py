@@ -79,6 +79,7 @@ class ResumableUploads:
             )
             details = UploadDetails(
                 root=str(drive.root),
+                point=str(drive.point),
                 content_type=content_type,
                 on_conflict=new.on_conflict,
                 replaces=new.on_conflict is OnConflict.REPLACE
@@ -105,7 +106,7 @@ class ResumableUploads:
         await self._check_new(drive, size)
         upload_id = token_hex(16)
         upload = await drive.begin_partial_upload(upload_id, size)
-        details = UploadDetails(str(drive.root), "", metadata=metadata, partial=True)
+        details = UploadDetails(str(drive.root), str(drive.point), metadata=metadata, partial=True)
         return await self._added(drive, upload, details, drive.point, size, upload_id, kind), details
 
     async def status(self, upload_id: str) -> UploadStatus:
