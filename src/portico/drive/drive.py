@@ -453,7 +453,8 @@ class Drive:
         """Delete a folder that was copied elsewhere. What no walk finds was not: it stays, or the trash keeps it."""
         self.require(Right.DELETE)
         with with_advice("Repeat the request to continue.", folder):
-            if self._keeps and await self.trash.delete(self._place(folder), recursive=True):
+            place = Path(self._place(folder).segments, as_folder=True)
+            if self._keeps and await self.trash.delete(place, recursive=True):
                 return
             folders = [folder]
             walk = self.walk(folder, right=Right.DELETE)
