@@ -333,6 +333,7 @@ async def test_a_request_gets_what_the_table_says(pool: ConnectionPool) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(3600)
 async def test_a_request_gets_what_ten_thousand_tables_say(pool: ConnectionPool) -> None:
     for seed in range(150, 10_000):
         await check(seed, pool)
