@@ -40,7 +40,7 @@ def test_which_mount_and_from_where(company: Portico) -> None:
     assert found == {
         "user": "anna",
         "path": "/shared/plans/a.txt",
-        "answer": "anna has list, download, share on /shared/plans/a.txt, by the mount /shared (group staff).",
+        "answer": "anna has list, download, share on /shared/plans/a.txt, through the mount /shared (group staff).",
         "mount": "/shared",
         "from": "group staff",
         "connection": "disk",
@@ -56,7 +56,7 @@ def test_which_mount_and_from_where(company: Portico) -> None:
         "alsoFrom": ["@others"],
     }
     shown = company("explain", "anna", "/shared/plans/a.txt").out
-    assert "by the mount /shared (group staff)" in shown
+    assert "through the mount /shared (group staff)" in shown
     assert "also from" in shown
 
 
@@ -126,7 +126,7 @@ def test_everybody_who_reaches_a_file(company: Portico) -> None:
     assert reaching(company, "plans", "a.txt") == expected
     assert reaching(company, "disk", "/shared/secret/x") == [("chi", None, "/shared/secret/x", SHARED, "staff", None)]
     assert reaching(company, "local", "/other") == []
-    assert company("who", "local", "/other").out == "Nobody reaches this place.\n"
+    assert company("who", "local", "/other").out == "No user, key or link reaches this place.\n"
 
 
 def test_those_who_reach_a_part_of_a_folder(company: Portico) -> None:

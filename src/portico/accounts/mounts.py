@@ -39,7 +39,7 @@ def owner_of(text: str) -> Owner:
 
 
 def checked_rule(rule: MountRule) -> MountRule:
-    """The rule as it is stored; an error if it cannot be a mount of anybody."""
+    """The rule as it is stored; an error if it can't be a mount of any user or group."""
     if len(str(rule.path).encode()) > MAX_BYTES:
         raise InvalidRequest(f"The path of a mount can have at most {MAX_BYTES} bytes; choose a shorter one.")
     return msgspec.structs.replace(

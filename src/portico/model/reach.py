@@ -1,4 +1,4 @@
-"""`Reach`: what a user's tree consists of. `Mount`: a folder of a connection at a path of the tree, with rights."""
+"""`Reach`: a user's tree, as a table of mounts. `Mount`: a folder of a connection at a path of the tree, with rights."""
 
 import re
 import unicodedata
@@ -26,9 +26,9 @@ class Mount(msgspec.Struct, frozen=True):
     """In the tree."""
     place: Place
     rights: frozenset[Right]
-    """With none, it is as if there were nothing: such a mount takes away what the one above it gives."""
+    """If empty, the mount hides what the mount above it has there."""
     group: str | None = None
-    """From which it comes; None if it is the user's own."""
+    """The group that gives it; None for the user's own."""
 
     def place_of(self, path: Path) -> Place:
         """Where a path of the tree is kept, if it belongs to this mount."""
@@ -68,18 +68,21 @@ class Reach:
 
     @cached_property
     def rights(self) -> frozenset[Right]:
-        """All that is given anywhere."""
+        """The union over all mounts."""
         return frozenset().union(*(mount.rights for mount in self.mounts))
 
     def at(self, path: Path) -> Mount | None:
-        """The mount that a path belongs to; None if it is virtual, or leads nowhere."""
+        """The mount that a path belongs to; None if the path is virtual or hidden, or leads nowhere.
+
+        A mount that is the whole tree is never hidden: a user without rights gets 403 instead of 404.
+        """
         if self._whole:
             return self._whole
         mount = self.deepest(path)
         return mount if mount and mount.rights else None
 
     def deepest(self, path: Path) -> Mount | None:
-        """As `at`, but it may be a mount without rights."""
+        """As `at`, including mounts without rights."""
         segments = path.segments
         for depth in range(len(segments), -1, -1):
             if mount := self._at.get(segments[:depth]):
@@ -121,8 +124,11 @@ class Reach:
                 yield mount
 
     def spelled(self, path: Path) -> tuple[Path, Mount] | None:
-        """The path as the table spells it, if it differs only in case from a mount point, or else from a folder that
-        leads to one; and the mount that it has now. If the storage of that one ignores case, they are the same."""
+        """The path as the table spells it, with the mount that the path belongs to as given; None if both agree.
+
+        The two differ only in the case of a mount point, or of a folder that leads to one. They are the same folder if
+        that mount's storage ignores case.
+        """
         outer = None if self._whole else self.deepest(path)
         if outer is None:
             return None
@@ -149,7 +155,7 @@ class Reach:
         return self.deepest(self.spelling(path)) is not self.deepest(path)
 
     def paths_of(self, place: Place) -> Iterator[tuple[Path, Mount]]:
-        """Where the tree has this place; mounts may overlap. What lies deepest in the storage comes first."""
+        """Where the tree has this place; mounts may overlap. The mount of the deepest folder comes first."""
         found = [
             (path, mount)
             for mount in self.mounts
@@ -184,7 +190,7 @@ class Reach:
         return Reach(limited.values())
 
     def shared_for(self, rights: Collection[Right]) -> "Reach":
-        """What guests have of it, with these rights: nothing of a mount without the right to share."""
+        """The part that guests with these rights get: nothing of a mount without `share`."""
         return Reach(
             msgspec.structs.replace(
                 mount, rights=mount.rights.intersection(rights) if Right.SHARE in mount.rights else frozenset()
@@ -198,7 +204,7 @@ class Reach:
         return sha256(str(self).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def __str__(self) -> str:
-        """Tells whether two trees are the same."""
+        """Two lines per mount. Equal for equal trees, whichever groups give the mounts."""
         lines = (
             f"{'' if mount.path.is_root else mount.path}{mount.place}\n{format_rights(mount.rights)}"
             for mount in self.mounts
@@ -252,7 +258,7 @@ def reach_of(user: str, own: Iterable[MountRule], groups: Iterable[tuple[str, It
 
 @lru_cache(maxsize=10_000)
 def folded(name: str) -> str:
-    """Equal for names that any storage may take for the same."""
+    """Equal for names that some storage treats as the same."""
     if name.isascii():
         return name.lower()
     shown = _IGNORED.sub("", unicodedata.normalize("NFD", name))

@@ -12,7 +12,7 @@ class Right(StrEnum):
     DOWNLOAD = "download"
     UPLOAD = "upload"
     OVERWRITE = "overwrite"
-    """The word for `REPLACE` and `DELETE` together, where rights are read and shown. Nobody holds it by itself."""
+    """The word for `REPLACE` and `DELETE` together, where rights are read and shown. It is never held itself."""
     REPLACE = "replace"
     """Replace a file."""
     DELETE = "delete"
@@ -21,7 +21,7 @@ class Right(StrEnum):
 
 
 OVERWRITE: Final = frozenset({Right.REPLACE, Right.DELETE})
-"""With `UPLOAD`, it also gives renaming and moving."""
+"""Together with `UPLOAD`, these two also allow renaming and moving."""
 ALL_RIGHTS: Final = frozenset(Right) - {Right.OVERWRITE}
 DEFAULT_RIGHTS: Final = ALL_RIGHTS - {Right.SHARE}
 """What one can do with files: a new user has all of it. The right to share is given by the administrator."""
@@ -44,7 +44,7 @@ def shown(rights: Iterable[Right]) -> list[Right]:
 
 
 def missing_word(needed: Right, rights: Collection[Right]) -> Right:
-    """How a missing right is called: who may neither replace nor delete lacks `overwrite`."""
+    """The word for a missing right: `overwrite` if both `replace` and `delete` are missing."""
     return Right.OVERWRITE if needed in OVERWRITE and OVERWRITE.isdisjoint(rights) else needed
 
 

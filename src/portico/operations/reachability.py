@@ -1,4 +1,4 @@
-"""Who reaches what: why a user sees a path as they do, and everybody who reaches a place in a storage.
+"""Who reaches what: why a user sees a path as they do, and every user, key and link that reaches a place in a storage.
 
 Both ask the code that requests use: the user's `Reach`, the `Tree` with its spelling rule, and the `ConnectionPool`.
 """
@@ -97,7 +97,7 @@ class Reachability:
         policy: SharePolicy,
         now: int,
     ) -> AsyncIterator[Reached]:
-        """Everybody who has a right at a place, or at something in it.
+        """Every user, key and link with a right at a place, or at something in it.
 
         `keys`: each with its owner, and with the owner as limited by the key.
         """

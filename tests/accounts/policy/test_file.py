@@ -126,8 +126,8 @@ WRONG: list[tuple[str, list[str], bool]] = [
     ("users: [anna]", ["1: 'users' must be a mapping, with lines like 'key: value'."], True),
     ("- users", ["1: The file must be a mapping, with lines like 'key: value'."], True),
     ("users:\n  anna: {mount: {}}", ["2: Unknown key 'mount'; did you mean 'mounts'?"], True),
-    ("users:\n  anna: {}\n  anna: {}", ["3: 'anna' is here twice; it is in line 2, too."], False),
-    ("users:\n  anna: {}\n  Anna: {}", ["3: 'Anna' is the same user as 'anna' in line 2; keep one of them."], False),
+    ("users:\n  anna: {}\n  anna: {}", ["3: 'anna' is already on line 2; remove one of them."], False),
+    ("users:\n  anna: {}\n  Anna: {}", ["3: 'Anna' is the same user as 'anna' on line 2; keep one of them."], False),
     (
         "users:\n  a/b: {}",
         ["2: 'a/b' is not a valid name. " + _NAME_RULE],
@@ -155,7 +155,7 @@ WRONG: list[tuple[str, list[str], bool]] = [
     ),
     (
         "users:\n  anna:\n    mounts:\n      /a: {connection: c, rights: []}\n      /a/: {connection: c, rights: []}",
-        ["5: '/a' is here twice; it is in line 4, too."],
+        ["5: '/a' is already on line 4; remove one of them."],
         False,
     ),
     ("users:\n  anna:\n    mounts:\n      /a: {connection: c}", ["4: The mount '/a' has no 'rights'; add it."], True),

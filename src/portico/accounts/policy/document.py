@@ -195,7 +195,7 @@ class _Composer:
             value.key_line = key.line
             if name in values:
                 self._mistakes.add(
-                    key.line, f"{name[:64]!r} is here twice; it is in line {values[name].key_line}, too."
+                    key.line, f"{name[:64]!r} is already on line {values[name].key_line}; remove one of them."
                 )
             else:
                 values[name] = value

@@ -231,7 +231,7 @@ class _Reader:
         if earlier is not spec:
             self._mistakes.add(
                 spec.line,
-                f"{spec.name!r} is the same {noun} as {earlier.name!r} in line {earlier.line}; keep one of them.",
+                f"{spec.name!r} is the same {noun} as {earlier.name!r} on line {earlier.line}; keep one of them.",
             )
 
     def _mounts(self, node: Node | None, user: str, group: str | None = None) -> tuple[MountSpec, ...]:
@@ -252,7 +252,7 @@ class _Reader:
                 continue
             if path in found:
                 self._mistakes.add(
-                    each.key_line, f"{str(path)!r} is here twice; it is in line {found[path].line}, too."
+                    each.key_line, f"{str(path)!r} is already on line {found[path].line}; remove one of them."
                 )
             found[path] = MountSpec(rule, each.key_line)
         if node and len(found) > MAX_MOUNTS:

@@ -181,7 +181,7 @@ async def _show(accounts: Accounts, plan: "Plan", options: SimpleNamespace) -> N
     if plan.changes and not options.as_json:
         print("\nAccess")
         if not plan.access:
-            print("  Nobody's access changes.")
+            print("  No changes.")
     for change in plan.access:
         tell(f"  {change}", {"action": "access", **_access_facts(change), **dry}, as_json=options.as_json)
 

@@ -91,4 +91,4 @@ async def _has_files(provider: "Provider", folder: Path) -> bool:
         return False
     except NotAFolder:
         return True
-    return True  # so many empty pages: nobody knows
+    return True  # after so many empty pages, better to refuse than to list on

@@ -44,7 +44,7 @@ async def _opened(accounts: Accounts) -> "AsyncIterator[Reachability]":
 
 
 def _policy(accounts: Accounts) -> "SharePolicy":
-    """As the gateway has it."""
+    """The gateway's own."""
     from portico.server.composition import share_policy
 
     return share_policy(accounts.settings)
@@ -108,12 +108,12 @@ def _answer(found: "Explanation", now: int) -> str:
     if found.is_virtual:
         return f"{path} is a folder that only contains other folders: it can be listed, and nothing else."
     if mount is None and found.failure:
-        return "The storage doesn't answer, so it isn't known which mount this is."
+        return "The storage doesn't answer, so the mount that the path belongs to is unknown."
     if mount is None:
         return f"No mount of {user.name} leads to {path}: it doesn't exist for {user.name}."
     if not mount.rights:
         return f"The mount {mount.path} ({_source(mount)}) has no rights: it hides {path} from {user.name}."
-    return f"{user.name} has {', '.join(shown(mount.rights))} on {path}, by the mount {mount.path} ({_source(mount)})."
+    return f"{user.name} has {', '.join(shown(mount.rights))} on {path}, through the mount {mount.path} ({_source(mount)})."
 
 
 def _source(mount: "Mount") -> str:
@@ -135,7 +135,7 @@ def _storage(found: "Explanation") -> str:
     if found.failure:
         return f"It doesn't answer: {for_administrator(found.failure)}"
     if found.mount is None:
-        return "No storage is asked."
+        return "Not checked: the path belongs to no mount."
     if found.entry is None:
         return "It answers: there is nothing at this path."
     return f"It answers: there is a {'folder' if found.entry.is_folder else 'file'} at this path."
@@ -150,7 +150,7 @@ def _share_rules(policy: "SharePolicy") -> str:
 
 
 async def _others(accounts: Accounts, found: "Explanation") -> list[str]:
-    """The mounts at the same path that the one in use wins over."""
+    """The owners of mounts at the same path that lose to the one in use."""
     if found.mount is None:
         return []
     named = await accounts.groups.of_user(found.user.id)
@@ -179,7 +179,7 @@ def who(options: SimpleNamespace) -> None:
     rows: Sequence[Facts] = read_accounts(options.home, action)
     if not options.as_json:
         rows = [_row(row) for row in rows]
-    show_list(rows, as_json=options.as_json, empty="Nobody reaches this place.")
+    show_list(rows, as_json=options.as_json, empty="No user, key or link reaches this place.")
 
 
 def _reached(found: "Reached", now: int) -> Facts:

@@ -68,7 +68,7 @@ class Tree:
             context.slot = self._shared.admission.enter(connection, actor.share)
 
     async def drive(self, mount: Mount | None) -> Drive:
-        """The drive of one of the mounts, or that of the virtual folders, whose use is allowed already."""
+        """The drive of a mount, or of the virtual folders, for an actor who has been checked already."""
         if mount is None:
             return self._shared.pool.virtual(self.actor.user)
         self._enter(mount, admitted=True)
@@ -105,14 +105,16 @@ class Tree:
         at, mount = self.reach.at(path), next(self.reach.below(path), None)
         if at and at.path == path:
             raise NotPossible(
-                f"'{path}' is a folder of its own and can't be changed or copied as a whole; use what is in it."
+                f"'{path}' is a separate folder. You can't rename, move, copy or delete it; use the items in it."
             )
         if mount:
             what = f"the separate folder '{mount.path}'" if mount.rights else "a folder that isn't yours"
-            raise NotPossible(f"'{path}' contains {what} and can't be changed or copied as a whole; use what is in it.")
+            raise NotPossible(
+                f"'{path}' contains {what}. You can't rename, move, copy or delete it as a whole; use the items in it."
+            )
 
     async def require_shared(self) -> None:
-        """`TargetGone` if the actor is a guest, and what was shared does not exist any more."""
+        """`TargetGone` if the actor is a guest, and the shared file or folder no longer exists."""
         if self.actor.guest:
             await require_target(self._shared.pool, self.actor.guest.open)
         self._is_shared = True
@@ -122,8 +124,10 @@ class Tree:
         return self.reach.place_of(path)
 
     def walk(self, drive: Drive, folder: Path, cursor: str | None = None, *needed: Right) -> "Walk":
-        """Everything below a folder of the drive, also what is in the mounts there, if they give the rights that are
-        `needed` beside that to list; with a cursor, from where an earlier walk has come to."""
+        """Everything below a folder of the drive, including the mounts there that give `list` and the rights `needed`.
+
+        With a cursor, the walk continues where an earlier one stopped.
+        """
         inner = self.inner(folder, Right.LIST, *needed)
         return TreeWalk(self, drive, folder, inner, cursor) if inner else drive.walk(folder, cursor)
 
