@@ -1,20 +1,17 @@
 """Connections, groups and users with their mounts, read together, and changed together or not at all."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
-from sqlalchemy import Column, Table, insert, select
+from sqlalchemy import Column, Table, select
 
 from portico.model.errors import Changed
 from portico.model.reach import MountRule
 from portico.store.connections import ConnectionRecord
 from portico.store.database import AnyRow, Database
-from portico.store.groups import user_ids
-from portico.store.mounts import check_count, mount_values
 from portico.store.reach import ReachChange, change_reach, rule_of
-from portico.store.tables import api_keys, connections, groups, invitations, members, mounts, share_links, users
-from portico.store.users import NO_REACH
+from portico.store.tables import api_keys, connections, groups, members, mounts, share_links, users
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -131,31 +128,6 @@ async def _read(connection: "AsyncConnection", *, locked: bool = False) -> Polic
 
 def _sorted(rules: Iterable[MountRule]) -> tuple[MountRule, ...]:
     return tuple(sorted(rules, key=lambda rule: rule.path.segments))
-
-
-class NewUser(NamedTuple):
-    values: Mapping[str, Any]
-    mounts: Sequence[MountRule]
-    invitation: Mapping[str, Any] | None
-
-
-async def add_users(change: ReachChange, new: Sequence[NewUser]) -> None:
-    """Add all users at once: two thousand hold SQLite's write lock for half a second instead of four."""
-    execute = change.transaction.execute
-    if not new:
-        return
-    await execute(insert(users), [{"reach": NO_REACH, **each.values} for each in new])
-    ids = await user_ids(change, [each.values["name_key"] for each in new])
-    given, invited = [], []
-    for each in new:
-        user_id, origin = ids[each.values["name_key"]], each.values["origin"]
-        check_count(each.values["name"], len(each.mounts))
-        given += [{"user_id": user_id, "origin": origin, **mount_values(rule)} for rule in each.mounts]
-        invited += [{"user_id": user_id, **each.invitation}] if each.invitation else []
-    for table, rows in ((mounts, given), (invitations, invited)):
-        if rows:
-            await execute(insert(table), rows)
-    change.recompile_users(ids.values())
 
 
 class LinkedRecord(NamedTuple):

@@ -32,17 +32,9 @@ from portico.store.database import Database
 from portico.store.encrypted_columns import Confidential
 from portico.store.groups import add_group, delete_group, join_group, leave_group, order_groups, set_group
 from portico.store.mounts import Owner, add_mount, remove_mount, set_mount
-from portico.store.policy import (
-    LinkedRecord,
-    NewUser,
-    PolicyRecords,
-    add_users,
-    change_records,
-    keys_and_links,
-    read_records,
-)
+from portico.store.policy import LinkedRecord, PolicyRecords, change_records, keys_and_links, read_records
 from portico.store.reach import ReachChange
-from portico.store.users import remove_user, set_user
+from portico.store.users import NewUser, add_users, remove_user, set_user
 
 
 class NewInvitation(Confidential, msgspec.Struct, frozen=True):
