@@ -100,6 +100,16 @@ async def _until_refused(content: Any, loss: Any) -> None:
             await asyncio.sleep(0)
 
 
+@pytest.mark.parametrize("path", ["/f", "/hidden", "/hidden/f", "/deep/f", "/other/f"])
+async def test_nothing_can_be_deleted_where_nothing_is(company: Company, path: str) -> None:
+    await company.mount("/deep/m", "archive/")
+    await company.mount("/hidden", "local/web", "")
+    await company.unmount("/")
+    async with (await company.user()).request() as operations:
+        with pytest.raises(Forbidden):
+            await operations.files.delete(at(path), recursive=True)
+
+
 @pytest.fixture
 def caseless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Local folders count as a storage that ignores case. Files that are read are spelled as they are stored."""

@@ -344,6 +344,7 @@ class Files:
         drive, path = await self._tree.at(path)
         self._tree.require_movable(path)
         async with self._change("delete", drive, path) as change:
+            drive.require(Right.DELETE)
             await change.begin()
             attempt = self._context.attempt
             if attempt and attempt.is_repeated and await replay.is_gone(drive, attempt, path):
