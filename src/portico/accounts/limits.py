@@ -19,7 +19,7 @@ class _Unset(Enum):
 
 
 UNSET: Final = _Unset.UNSET
-"""What is not given stays as it is: None would remove it."""
+"""The default of an argument that leaves a limit unchanged; None removes the limit."""
 Unset: TypeAlias = Literal[_Unset.UNSET]
 
 

@@ -143,8 +143,10 @@ class MountBody(msgspec.Struct):
 
 
 def mount_bodies(reach: Reach, *, shows_storage: bool = False) -> list[MountBody]:
-    """What a user gets to know of the tree. Hidden mounts are left out, but one that leads to others, inside a mount that
-    gives more, is a folder that can only be listed."""
+    """The user's tree without hidden mounts.
+
+    A hidden mount that leads to others, inside a mount that gives more, is a folder that can only be listed.
+    """
     bodies = []
     for mount in reach.mounts:
         path = mount.path
@@ -159,7 +161,7 @@ def mount_bodies(reach: Reach, *, shows_storage: bool = False) -> list[MountBody
 class SessionBody(msgspec.Struct, rename="camel"):
     username: str
     rights: list[str]
-    """All that is given in any of the mounts."""
+    """The union over all mounts."""
     mounts: list[MountBody]
     expires_at: str | msgspec.UnsetType = msgspec.UNSET
     """When the access token expires; a key has none."""

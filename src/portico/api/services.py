@@ -16,6 +16,6 @@ class Services(msgspec.Struct, frozen=True):
     max_file_size: int
     """Bytes; 0 is no limit."""
     shows_storage: bool
-    """Whether users are told on which connection their files are kept."""
+    """Whether users see which connection holds their files."""
     public_url: str
     """The address by which clients reach the gateway, without a slash at the end; empty if it is not known."""

@@ -114,7 +114,7 @@ class VisitBody(msgspec.Struct, kw_only=True, rename="camel"):
     note: str
     name: str
     rights: list[str]
-    """All that is given in any of the mounts."""
+    """The union over all mounts."""
     mounts: list[MountBody]
     """Of the shared folder, with paths that start there."""
     types: list[str]

@@ -270,7 +270,7 @@ class Settings:
         "page.show-storage",
         parsers.flag,
         False,
-        "Whether users see on which connection their files are kept: in the details on the page, "
+        "Whether users see which connection holds their files: in the details on the page, "
         "and in the answer to GET /backend/session.",
     )
     trash_retention: timedelta = _setting(

@@ -112,7 +112,7 @@ async def remove_mount(change: ReachChange, owner: Owner, path: Path) -> None:
 
 
 async def mount_at(change: ReachChange, owner: Owner, path: Path) -> MountRule:
-    """As of now; `NotFound` if there is none."""
+    """As stored now; `NoMount` if there is none."""
     _, its = await _found(change, owner)
     row = (await change.transaction.execute(select(mounts).where(its, mounts.c.path == str(path)))).first()
     if row is None:
@@ -168,7 +168,7 @@ def unknown_owner(owner: Owner) -> NotFound:
 
 
 class NoMount(NotFound):
-    """The user or the group has none at this path."""
+    """The user or the group has no mount at this path."""
 
 
 def no_mount(owner: Owner, path: Path) -> NoMount:

@@ -59,7 +59,7 @@ class Delta(NamedTuple):
 
     kind: Kind
     rights: frozenset[Right] = frozenset()
-    """That are gained or lost."""
+    """Those gained or lost."""
     everything: bool = False
     """Whether all access is lost."""
     before: str = ""
@@ -100,9 +100,9 @@ class LimitChange(msgspec.Struct, frozen=True):
 def difference(
     old: Policy, new: Policy, now: datetime, moved: Collection[str] = ()
 ) -> list[AccessChange | LimitChange]:
-    """How access differs, for all users of both policies. Whoever can't sign in has none.
+    """How access differs, for all users of both policies. Users who can't sign in have no access.
 
-    `moved` are connections by which the same folders are elsewhere.
+    `moved`: connections whose folders are elsewhere in the new policy.
     """
     deltas: dict[tuple[Delta, Part], list[str]] = {}
     limits: dict[tuple[str, str | None], list[str]] = {}
@@ -144,7 +144,7 @@ def _formerly(reach: Reach, moved: Collection[str]) -> Reach:
 
 
 def answer(reach: Reach, path: Path) -> Answer | None:
-    """None if there is nothing that the user could do."""
+    """None if the user has no right there."""
     mount = reach.at(path)
     return Answer(mount.place_of(path), mount.rights) if mount and mount.rights else None
 

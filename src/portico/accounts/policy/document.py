@@ -1,4 +1,4 @@
-"""YAML with line numbers, read without anything that can surprise: no tags, no aliases, no second document.
+"""YAML with line numbers, read strictly: no tags, no aliases, no second document.
 
 Plain words are text unless they are `true`, `false`, `null` or a number, as in YAML 1.2: `no` is not a boolean.
 """

@@ -1,4 +1,4 @@
-"""The policy file: its YAML read into what it says about connections, groups, users and tests."""
+"""The policy file: its YAML, read into connections, groups, users and tests."""
 
 import os
 import re
@@ -39,7 +39,7 @@ class StorageKind(Protocol):
 
 
 class StorageKinds(NamedTuple):
-    """What connections can be, as `portico connection add` checks it."""
+    """The kinds of storage and their options, checked as by `portico connection add`."""
 
     kinds: Mapping[str, StorageKind]
     secrets: Collection[str]
@@ -310,7 +310,7 @@ class _Reader:
         before = len(self._mistakes.found)
         fields = self._mistakes.mapping(node, what, known)
         for key in required:
-            # A misspelt key is enough to say.
+            # A misspelt key has been reported already.
             if key not in fields and len(self._mistakes.found) == before:
                 self._mistakes.add(node.key_line, f"{what} has no {key!r}; add it.")
         return fields

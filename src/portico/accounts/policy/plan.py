@@ -1,4 +1,4 @@
-"""What has to change so that a policy becomes what a file says."""
+"""The changes that make a policy match a file."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -80,8 +80,8 @@ Normalize = Callable[[Mapping[str, str]], dict[str, str]]
 def desired(
     current: Policy, file: PolicyFile, storage: StorageKinds, resolve: Resolve, *, prune: bool, normal: Normalize = dict
 ) -> Policy:
-    """The policy as the file wants it, with `normal` options. `PolicyMistake` if it names what is not there, or a
-    reference has no value.
+    """The policy as the file wants it, with `normal` options. `PolicyMistake` if it names something that
+    doesn't exist, or a reference has no value.
     """
     mistakes = Mistakes(file.name)
     connections = _connections(current, file, storage, resolve, normal, mistakes)
@@ -103,7 +103,7 @@ def desired(
 
 
 def passwords_of(plan: Plan, file: PolicyFile, resolve: Resolve) -> dict[str, str]:
-    """The passwords of new users, by the keys of their names. A password in the file is the first one: users change it."""
+    """The passwords of new users, by the keys of their names. Existing users keep theirs."""
     mistakes = Mistakes(file.name)
     found = {}
     for key in plan.new_users:

@@ -128,7 +128,7 @@ class _Change:
         self._change = change
 
     async def make(self, hashes: Mapping[str, str], invitations: Mapping[str, NewInvitation]) -> None:
-        """What is referred to comes first, and goes last."""
+        """Add referenced objects first, and remove them last."""
         before, after, change = self._before, self._after, self._change
         for name in self._keys(Noun.CONNECTION, Action.ADD, Action.CHANGE):
             await self._store_connection(name)

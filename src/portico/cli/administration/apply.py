@@ -1,4 +1,4 @@
-"""`portico apply FILE`: make connections, groups, users and mounts what a policy file says."""
+"""`portico apply FILE`: make connections, groups, users and mounts match a policy file."""
 
 import signal
 from collections.abc import Iterator, Mapping
@@ -40,7 +40,7 @@ def apply(options: SimpleNamespace) -> None:
     file = read_policy(_text(options.file), name, _storage())
     if options.prune and file.is_empty:
         raise UsageMistake(
-            f"{name} has no connections, groups or users, and --prune would remove all that apply has created."
+            f"{name} has no connections, groups or users, so --prune would remove everything that apply has created."
         )
 
     async def action(accounts: Accounts) -> None:
@@ -228,13 +228,13 @@ async def _show_invitations(accounts: Accounts, invitations: "list[NewInvitation
 COMMANDS = {
     "apply": Command(
         apply,
-        "Make connections, groups, users and mounts what a YAML file says.\n\nThe plan is shown first, with the "
-        "difference in access. It is applied all at once, or not at all. What the file does not mention stays as it is.",
+        "Make connections, groups, users and mounts match a YAML file.\n\nThe plan is shown first, with the "
+        "difference in access. It is applied all at once, or not at all. Anything that the file doesn't mention stays.",
         (
             argument("file", "FILE", help="The file; - reads standard input."),
             flag("--yes", help="Don't ask for confirmation."),
             flag("--dry-run", help="Show what would be done, without doing it."),
-            flag("--prune", help="Remove what an earlier apply created, and the file no longer has."),
+            flag("--prune", help="Also remove objects that an earlier apply created and the file no longer has."),
             EXISTING_FOLDER,
             JSON,
         ),
