@@ -14,9 +14,9 @@ import pytest
 
 from portico.accounts.api_keys import KeyScope
 from portico.accounts.mounts import Mounts, owner_of
-from portico.drive.drive import OnConflict
+from portico.drive.drive import Drive, OnConflict
 from portico.drive.instrumented import InstrumentedProvider
-from portico.model.entries import Download
+from portico.model.entries import Download, Entry
 from portico.model.errors import (
     AlreadyExists,
     Changed,
@@ -744,43 +744,48 @@ async def test_a_root_of_fifty_mounts_asks_no_storage(company: Company, monkeypa
             assert await names(operations, "/", size) == [f"{number:02}/" for number in range(50)]
 
 
-async def test_a_move_between_storages_is_a_job_that_can_be_watched_and_cancelled(everywhere: Company) -> None:
+async def test_a_move_between_storages_is_a_job_that_can_be_watched_and_cancelled(
+    everywhere: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = {f"/{number}": str(number).encode() for number in range(20)}
     for path, content in files.items():
         everywhere.put(f"web/tree{path}", content)
     user = await everywhere.user()
+    writes, held, write = 0, asyncio.Event(), Drive.write
+
+    async def holding(self: Drive, *given: Any, **options: Any) -> Entry:
+        nonlocal writes
+        writes += 1
+        if writes > 10:
+            held.set()
+            await asyncio.Event().wait()
+        return await write(self, *given, **options)
 
     async def move(operations: Operations) -> ChangeResult:
-        return await operations.files.move(at("/tree"), at("/gcs/tree"))
+        return await operations.files.move(at("/tree"), at("/gcs/tree"), OnConflict.REPLACE)
 
     async def ended(operations: Operations, job_id: str) -> Job:
         while (job := await operations.jobs.get(job_id)).state == "running":
             await asyncio.sleep(0.01)
         return job
 
-    async with user.request() as operations:
+    async def begun(operations: Operations) -> Job:
         job = await operations.jobs.run("move", at("/tree"), at("/gcs/tree"), move, wait=0)
         assert isinstance(job, Job)
-        await operations.jobs.cancel(job.id)
-        assert (await ended(operations, job.id)).state in ("cancelled", "done")
-        here, there = [await outcome_of(tree_of(operations, f"{top}/tree")) for top in ("", "/gcs")]
-        assert {**there, **here} == files
-        again = await operations.jobs.run(
-            "move",
-            at("/tree"),
-            at("/gcs/tree"),
-            lambda o: o.files.move(at("/tree"), at("/gcs/tree"), OnConflict.REPLACE),
-            wait=0,
-        )
-        if here and isinstance(again, Job):
-            done = await ended(operations, again.id)
-            assert (done.state, done.result) == ("done", at("/gcs/tree"))
-            assert done.entries >= len(files)
-            assert await tree_of(operations, "/gcs/tree") == files
+        return job
 
-
-async def outcome_of(tree: Awaitable[dict[str, bytes]]) -> dict[str, bytes]:
-    try:
-        return await tree
-    except NotFound:
-        return {}
+    async with user.request() as operations:
+        with monkeypatch.context() as patched:
+            patched.setattr(Drive, "write", holding)
+            job = await begun(operations)
+            await asyncio.wait_for(held.wait(), 10)
+            await operations.jobs.cancel(job.id)
+            assert (await ended(operations, job.id)).state == "cancelled"
+        assert await tree_of(operations, "/tree") == files
+        assert (await tree_of(operations, "/gcs/tree")).items() <= files.items()
+        done = await ended(operations, (await begun(operations)).id)
+        assert (done.state, done.result) == ("done", at("/gcs/tree"))
+        assert done.entries >= len(files)
+        assert await tree_of(operations, "/gcs/tree") == files
+        with pytest.raises(NotFound):
+            await tree_of(operations, "/tree")
