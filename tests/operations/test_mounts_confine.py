@@ -16,6 +16,7 @@ from portico.model.rights import ALL_RIGHTS
 from portico.operations.files.digests import sha256_of
 from portico.operations.files.search import Criteria
 from portico.operations.uploads.access import NewUpload
+from portico.providers.contract.uploads import WriteOptions
 
 from .test_mounts import Company, company, everywhere, impatient, read, tree_of
 from .test_scope import LARGE, Acting, guest_of
@@ -267,3 +268,13 @@ async def test_places_are_the_same_in_any_case(company: Company) -> None:
     async with (await company.user()).request() as operations:
         with pytest.raises(NotPossible):
             await operations.files.move(at("/a"), at("/mirror/A"))
+
+
+async def test_a_mount_is_listed_though_a_file_has_the_name_of_its_folder(everywhere: Company) -> None:
+    """On an object store. The file is outside the tree."""
+    async with (await everywhere.user()).request() as operations:
+        await operations.files.store(at("/s3/x"), chunks(b"x"))
+        provider: Any = (await operations.files._tree.at(at("/s3")))[0]._provider
+        await provider._inner.store("in", chunks(b"file"), "text/plain", WriteOptions())
+        page = await operations.files.list(at("/s3"), 10, file_first=True)
+        assert [entry.name for entry in page.entries] == ["x"]

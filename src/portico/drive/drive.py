@@ -178,8 +178,8 @@ class Drive:
         scope = self._scope(path)
         token = None if cursor is None else self._seal.open(cursor, scope)
         size = min(size, self._provider.max_page_size)
+        file_first = file_first and not self._is_there(folder)  # a file of that name is not the user's
         if inner:
-            file_first = file_first and not inner.leads(folder)
             size = max(1, size - len(inner.shown_in(folder))) if cursor is None else size
         try:
             page = await self._provider.list_page(path, size, token, file_first=file_first)
