@@ -58,7 +58,7 @@ class Connection(Confidential, msgspec.Struct, frozen=True):
     volume_id: str | None = None
     """Of the storage that was found first. One with another id is a mistake, such as a share that is not mounted."""
     origin: str | None = None
-    """What made it, such as `apply`; None: an administrator, by hand."""
+    """What created it, such as `apply`; None: an administrator, by hand."""
 
 
 class Connections(ConnectionRecords):
@@ -111,12 +111,12 @@ class Connections(ConnectionRecords):
         await super().delete(stored_name(name))
 
     def normal(self, options: Mapping[str, str]) -> dict[str, str]:
-        """These options as they will be read back: a file or folder can have several names."""
+        """These options as they are read back once stored: a file or folder can have several names."""
         return self._paths.resolved(self._paths.stored(options)) if self._paths else dict(options)
 
     @contextmanager
     def one_key(self) -> Iterator[None]:
-        """Explains that credentials are sealed with another key already."""
+        """Explain the error if credentials are already sealed with another key."""
         try:
             yield
         except OtherKey:

@@ -127,7 +127,7 @@ def _new_token(now: int) -> str:
 
 
 def _issued_at(token: str) -> int:
-    """0 for a token without a time, as they were before."""
+    """0 for an older token, which has no time in it."""
     try:
         return int(token[len(GUEST_PREFIX) :][:8], 16) * 1000
     except ValueError:

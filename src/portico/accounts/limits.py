@@ -34,7 +34,7 @@ def parse_network(text: str) -> Network:
 
 
 def limits(expires_at: datetime | Unset | None, addresses: Collection[Network] | Unset) -> dict[str, Any]:
-    """The columns of what is given."""
+    """The columns of the given limits."""
     values: dict[str, Any] = {}
     if expires_at is not UNSET:
         values["expires_at"] = None if expires_at is None else clock.from_datetime(expires_at)

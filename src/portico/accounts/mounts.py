@@ -25,7 +25,7 @@ from portico.store.mounts import (
 from portico.store.reach import ReachChange, change_reach
 
 MAX_BYTES = 1024
-"""Of a mount's path, and of its folder, in UTF-8."""
+"""The longest path and folder of a mount, in UTF-8."""
 
 
 def owner_of(text: str) -> Owner:
@@ -78,7 +78,7 @@ class Mounts:
         rights: Iterable[Right] | None = None,
         new_path: Path | None = None,
     ) -> None:
-        """Change what is not None of the mount at this path."""
+        """Change the mount at this path, except for values that are None."""
 
         async def apply(change: ReachChange) -> None:
             rule = await mount_at(change, owner, path)

@@ -174,7 +174,7 @@ class Tickets(Generic[Owner]):
 
 
 def _ticket_for(user: User, path: Path, *, is_folder: bool) -> Ticket:
-    # Of virtual folders, the mounts in them.
+    # A virtual folder has no place, but the mounts in it have.
     place = user.reach.place_of(path) or user.reach.limited_to(path, ALL_RIGHTS)
     return Ticket(str(path), str(place), is_folder)
 

@@ -102,7 +102,7 @@ class Users:
         expires_at: datetime | Unset | None = UNSET,
         addresses: Collection[Network] | Unset = UNSET,
     ) -> User:
-        """Change what is given. A disabled user is signed out everywhere.
+        """Change the given values. A disabled user is signed out everywhere.
 
         `connection`, `root` and `rights` are of the mount at `/`; `NotPossible` if the user has none.
         """

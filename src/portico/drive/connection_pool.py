@@ -144,7 +144,7 @@ class ConnectionPool:
         return opened.provider.key(place.path.under(opened.prefix))
 
     async def ignores_case(self, mount: Mount) -> bool:
-        """Whether the storage of a mount does."""
+        """Whether a mount's storage ignores case."""
         return await (await self._open(mount.place.connection)).provider.ignores_case()
 
     async def names(self) -> Collection[str]:

@@ -126,7 +126,7 @@ class Drive:
         return len(path.segments) == self._depth or (self._inner is not None and self._inner.takes(path))
 
     def has(self, path: Path, *, is_folder: bool) -> bool:
-        """Whether this path is of the drive, and not hidden by a mount below it."""
+        """Whether this path belongs to the drive, and no mount below hides it."""
         return self._inner is None or not self._inner.hides(path, Entry(path.name, is_folder))
 
     def _may_lack(self, folder: Path, error: PorticoError) -> bool:
@@ -134,7 +134,7 @@ class Drive:
         return self._is_there(folder) and (isinstance(error, NotFound) or len(folder.segments) != self._depth)
 
     def _check_file(self, path: Path, on_conflict: OnConflict | None) -> None:
-        """Refuse to replace a folder that need not be there for the provider to see."""
+        """Refuse to replace a folder that may exist only in the tree, where the provider can't see it."""
         if path.is_root:
             raise root_is_a_folder()
         is_point = len(path.segments) == self._depth
@@ -384,7 +384,7 @@ class Drive:
         await self._provider.make_folder(self._place(path))
 
     def shares_service(self, other: "Drive") -> bool:
-        """Whether what is in one of the two can be copied to the other by the service."""
+        """Whether the service itself can copy from one drive to the other."""
         return self._provider is other._provider
 
     def meets(self, path: Path, other: "Drive", other_path: Path) -> bool:
@@ -450,7 +450,7 @@ class Drive:
                 await self._provider.delete(place, recursive=recursive)
 
     async def delete_copied(self, folder: Path) -> None:
-        """Delete a folder that was copied elsewhere. What no walk finds was not: it stays, or the trash keeps it."""
+        """Delete a folder that was copied elsewhere. Entries that no walk finds were not copied: they stay, or go to the trash."""
         self.require(Right.DELETE)
         with with_advice("Repeat the request to continue.", folder):
             place = Path(self._place(folder).segments, as_folder=True)
@@ -530,7 +530,7 @@ class Drive:
     async def placed(
         self, drive: "Drive", source: Path, target: Path, on_conflict: OnConflict | None, on_name: OnName | None
     ) -> AsyncIterator[tuple[Path, bool]]:
-        """Where what is at `source` in another drive, or in this one, goes; and whether it may replace what is there."""
+        """The path for a copy of `source`, which is in `drive`, and whether the copy may replace an existing entry."""
         replace = self._may_replace(on_conflict)
         if on_conflict is OnConflict.RENAME and not self._is_there(target):
             await drive._stat(source)  # a missing source is reported before a name is looked for

@@ -1,4 +1,4 @@
-"""What a table of mounts adds to single drives: folders that are in no storage, and stored entries that a mount hides."""
+"""Virtual folders above mount points, and stored entries that mounts hide."""
 
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class InnerMounts:
         return self._reach.is_point(path) or self.leads(path)
 
     def add_to(self, page: Page, folder: Path, *, is_first: bool) -> None:
-        """Make a page of what is stored one of what the tree has: mount points are on the first page."""
+        """Turn a page of stored entries into one of the tree: drop hidden entries, and add mount points to the first page."""
         shown = self.shown_in(folder)
         page.entries = [
             entry
@@ -54,7 +54,7 @@ class InnerMounts:
         return self._reach.at(path) is not self._mount or (not entry.is_folder and self.leads(path))
 
     def spelled(self, path: Path) -> Path:
-        """As the mount table spells it, if that is the same to the storage."""
+        """The mount table's spelling, if it is the same path to the storage."""
         while self._ignores_case and (spelled := self._reach.spelled(path)) and spelled[1] is self._mount:
             path = spelled[0]
         return path

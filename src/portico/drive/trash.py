@@ -46,7 +46,7 @@ class DriveTrash:
         user: str | None = None,
         keep: timedelta,
     ) -> None:
-        """`prefix`: the top of the connection. `root`, `point`: of the drive. `keep`: 0 if nothing is kept any more."""
+        """`prefix`: the top of the connection. `root`, `point`: those of the drive. `keep`: 0 to keep nothing."""
         self._provider = provider
         self._records = records
         self._leases = leases
@@ -196,7 +196,7 @@ class DriveTrash:
 
     @property
     def origin(self) -> Place:
-        """What this trash is of: a folder of the connection."""
+        """The folder of the connection that this trash belongs to."""
         return Place(self._connection, self._root)
 
     def path_of(self, record: Trashed) -> Path:

@@ -31,7 +31,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
     user: User
     path: Path
-    """As the table of mounts spells it, which a storage that ignores case may spell otherwise."""
+    """In the mount table's spelling. Storage that ignores case may spell it differently."""
     mount: Mount | None
     """The mount that the path belongs to, which may have no rights; None if no mount leads there."""
     place: Place | None
@@ -154,7 +154,7 @@ class Reachability:
 
 
 def _names(key: Key, start: int, path: Path) -> tuple[str, ...]:
-    """The names in a key from there on, as the path spells them."""
+    """The names in a key from `start` on, in the path's spelling."""
     names = key[start:]
     known = path.segments[max(0, len(path.segments) - len(names)) :]
     return (*names[: len(names) - len(known)], *known)

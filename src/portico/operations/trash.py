@@ -97,7 +97,7 @@ class TrashPage(msgspec.Struct, frozen=True):
 
 
 class Trash:
-    """An actor sees what was below the actor's own mounts, no matter who deleted it."""
+    """An actor sees all items deleted from the actor's own mounts, no matter who deleted them."""
 
     def __init__(self, audit: AuditTrail, links: ShareLinks, tree: Tree) -> None:
         self._audit = audit
@@ -106,7 +106,7 @@ class Trash:
         self._tree = tree
 
     async def list(self, size: int, cursor: str | None = None) -> TrashPage:
-        """The newest first. Of several mounts, a page may have less than there is to come."""
+        """The newest first. With several mounts, a page may be shorter than `size` before the last one."""
         drives = await self._tree.drives(Right.LIST)
         table = "" if self._tree.reach.is_simple else f"{self._tree.reach.digest}~"
         if cursor is not None and not cursor.startswith(table):
@@ -145,7 +145,7 @@ class Trash:
         await self._tree.cancellable(self._remove(drive, record, path), standing)
 
     async def empty(self) -> int:
-        """Remove everything for good that the actor may, until the client hangs up; returns how many items there were.
+        """Remove all items that the actor may delete, for good, until the client hangs up; returns their number.
 
         What is being deleted or restored at the time stays, and so does a folder that held a mount's place.
         """
@@ -186,7 +186,7 @@ class Trash:
         return drive, record, path
 
     def _seen(self, drives: Sequence[Drive], record: Trashed) -> tuple[Drive, Path | None]:
-        """The drive that an item is from, and where it was in the tree; None if that is hidden by another mount."""
+        """An item's drive, and its path in the tree; None if another mount hides that path."""
         origin = Place(record.connection, Path.parse(record.path))
         held = [drive for drive in drives if drive.trash.origin.path_to(origin) is not None]
         for drive in sorted(held, key=lambda drive: -len(drive.root.segments)):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 _MAX_NAMES: Final = 5
-"""Of users and groups in an error."""
+"""Users and groups named in an error."""
 
 
 class ConnectionRecord(msgspec.Struct, frozen=True):

@@ -254,7 +254,7 @@ def _compare(connection: Connection, counts: Counts) -> None:
 
 
 def _check_references(connection: Connection) -> None:
-    """`Misfit` if a row refers to one that there is not. PostgreSQL has noticed it."""
+    """`Misfit` if a row refers to a missing one. PostgreSQL checks this itself."""
     if connection.dialect.name == "sqlite":
         wrong = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
         if wrong is not None:

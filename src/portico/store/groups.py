@@ -94,7 +94,7 @@ async def place_group(change: ReachChange, key: str, before: str | None) -> None
 
 
 async def order_groups(change: ReachChange, keys: Sequence[str]) -> None:
-    """Put the groups in this order; those that are not named follow, as they are."""
+    """Put the groups in this order. Other groups follow in their present order."""
     rows = (await change.transaction.execute(select(groups).order_by(groups.c.position, groups.c.id))).all()
     rank = {key: number for number, key in enumerate(keys)}
     moved = []

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Select
 
 MAX_MOUNTS: Final = 200
-"""Of one user, or one group."""
+"""Mounts of one user or one group."""
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Who has a mount: a user, or all members of a group."""
+    """The owner of a mount: a user, or a group for all its members."""
 
     name: str
     key: str
@@ -38,7 +38,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 class OwnedMount(msgspec.Struct, frozen=True):
     owner: str
-    """The name, with `@` before that of a group."""
+    """The name; a group's has an `@` before it."""
     rule: MountRule
 
 
@@ -65,7 +65,7 @@ class MountRecords:
         return [mount for owner in owners for mount in _by_path(found[owner])]
 
     async def of(self, owner: Owner) -> builtins.list[OwnedMount]:
-        """By path; `NotFound` if there is no such user or group."""
+        """By path; `NotFound` if the user or group doesn't exist."""
         table = _table_of(owner)
         if await self._database.first(select(table.c.id).where(table.c.name_key == owner.key)) is None:
             raise unknown_owner(owner)
@@ -93,7 +93,7 @@ def check_count(owner: str, count: int) -> None:
 
 
 async def set_mount(change: ReachChange, owner: Owner, path: Path, rule: MountRule) -> None:
-    """Replace the mount at this path. `rule` may have another one."""
+    """Replace the mount at this path. `rule` may have another path."""
     await check_exists(change.transaction, rule.connection)
     _, its = await _found(change, owner)
     statement = update(mounts).where(its, mounts.c.path == str(path)).values(mount_values(rule))
@@ -121,7 +121,7 @@ async def mount_at(change: ReachChange, owner: Owner, path: Path) -> MountRule:
 
 
 async def _found(change: ReachChange, owner: Owner) -> tuple[int, ColumnElement[bool]]:
-    """The owner's id and mounts, whose reach will be compiled again."""
+    """The owner's id and mounts. Marks the reach of the users concerned to be compiled again."""
     table = _table_of(owner)
     row = (await change.transaction.execute(select(table.c.id).where(table.c.name_key == owner.key))).first()
     if row is None:

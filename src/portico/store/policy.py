@@ -64,7 +64,7 @@ def _unbound(record: ConnectionRecord) -> ConnectionRecord:
 
 
 async def read_records(database: Database) -> PolicyRecords:
-    """As of one moment."""
+    """All in one snapshot."""
     async with database.snapshot(_WAIT) as connection:
         return await _read(connection)
 

@@ -41,7 +41,7 @@ _CACHED: Final = 1000
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What holds for a user: of several groups and the user's own, the strictest."""
+    """A user's tree, and the strictest of the user's own limits and those of the groups."""
 
     reach: Reach
     expires_at: datetime | None

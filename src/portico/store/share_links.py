@@ -112,7 +112,7 @@ class OpenLink(msgspec.Struct, frozen=True):
 
     @property
     def shared(self) -> tuple[Path, Mount] | None:
-        """Where the owner has what the link is for, and may share it for what the link is good for."""
+        """The shared place in the owner's tree, where the owner may still share it for the link's purpose."""
         for path, mount in self.owner.reach.paths_of(self.link.place):
             if path == mount.path and not self.link.is_folder:
                 continue  # a mount is a folder

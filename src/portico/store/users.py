@@ -34,7 +34,7 @@ class User(msgspec.Struct, frozen=True):
     created_at: datetime
     password_changed_at: datetime
     expires_at: datetime | None = None
-    """The user's own end or that of a group, whichever is first."""
+    """The user's own end or a group's, whichever is first."""
     addresses: tuple[tuple[Network, ...], ...] = ()
     """The user's own ranges and those of each group: a client's address must be in each of them."""
 
@@ -75,7 +75,7 @@ class UserRecord(msgspec.Struct, frozen=True):
 
 
 _NO_REACH: Final = '{"mounts":[]}'
-"""Of a new user, until it is compiled."""
+"""A new user's, until it is compiled."""
 _COLUMNS = ("id", "name", "reach", "disabled", "created_at", "password_changed_at")
 USER_COLUMNS = tuple(users.c[name] for name in _COLUMNS)
 

@@ -18,7 +18,7 @@ from portico.model.reach import Reach
 from portico.model.rights import Right, shown
 
 _NAMES: Final = 5
-"""Of users in a sentence."""
+"""Users named in a sentence."""
 _NOTHING: Final = Reach(())
 
 

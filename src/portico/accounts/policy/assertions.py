@@ -84,7 +84,7 @@ class Assertion(msgspec.Struct, frozen=True):
 
 
 def _alone(group: GroupPolicy) -> Reach:
-    """What a member reaches who has nothing else."""
+    """The tree of a member who has no other mounts."""
     return reach_of("member", (), [(group.name, group.mounts)])
 
 

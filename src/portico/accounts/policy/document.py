@@ -46,7 +46,7 @@ class Node:
 
 @dataclass(slots=True)
 class Mistakes:
-    """What is wrong with a file, collected so that all of it is reported at once."""
+    """The mistakes in a file, collected to be reported together."""
 
     file: str
     found: list[tuple[int, str]] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Mistakes:
             lines.append(f"{self.file}: There {'is 1 more mistake' if more == 1 else f'are {more} more mistakes'}.")
         raise PolicyMistake("\n".join(lines))
 
-    # What a value must be. Each returns None after a mistake, and for a value that is not there.
+    # Checks of values. Each returns None after a mistake, and for a missing value.
 
     def mapping(self, node: Node | None, what: str, known: Collection[str] | None = None) -> dict[str, Node]:
         """The values by their keys, of which all are `known`; none for an empty value."""

@@ -12,7 +12,7 @@ from portico.model.rights import shown
 from portico.model.visible_text import visible
 
 _PLAIN = re.compile(r"[^\W\d_][\w./@ +-]*[\w./@+-]|[^\W\d_]|/(?:[\w./@+-][\w./@ +-]*)?(?<! )|\d+(?:\.\d+){3}/\d+")
-"""Text that means itself without quotes, wherever it is."""
+"""Text that needs no quotes in any context."""
 _WORDS_WITH_A_MEANING = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 _INDENT = "  "
 

@@ -85,7 +85,7 @@ async def ending(database: Database, plan: Plan) -> dict[tuple[Noun, str], tuple
 async def apply_plan(
     database: Database, connections: Connections, known: Known, plan: Plan, hashes: Mapping[str, str]
 ) -> list[NewInvitation]:
-    """Make the policy what the plan says: all of it, or nothing. New users get an invitation, or have a password hash.
+    """Carry out the plan, all of it or nothing. New users get an invitation, unless they have a password hash.
 
     `Changed` if the rows are no longer those that are known.
     """

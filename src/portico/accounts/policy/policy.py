@@ -53,7 +53,7 @@ class UserPolicy(msgspec.Struct, frozen=True):
 
 
 class EffectiveLimits(msgspec.Struct, frozen=True):
-    """What holds for a user: the strictest of the user's own limits and those of the groups."""
+    """The strictest of a user's own limits and those of the groups."""
 
     expires_at: datetime | None
     addresses: frozenset[tuple[Network, ...]]
@@ -83,7 +83,7 @@ class Policy:
         return self._joined.get(key, [])
 
     def reach(self, key: str) -> Reach:
-        """What a user reaches, whether or not the account can be used now."""
+        """A user's tree, whether or not the account can be used now."""
         user = self.users[key]
         return reach_of(user.name, user.mounts, [(group.name, group.mounts) for group in self.groups_of(key)])
 

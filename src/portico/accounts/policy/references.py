@@ -1,4 +1,4 @@
-"""Values that a policy file names and does not contain."""
+"""Secrets and other values that a policy file refers to."""
 
 import os
 from collections.abc import Mapping

@@ -147,7 +147,7 @@ class Actor(msgspec.Struct, frozen=True):
 
 
 class Standing:
-    """Whether an actor may still finish what it began: it needs these rights at these paths, and the same places as then."""
+    """Whether an actor may still finish its work: the rights that it needs at some paths, and the same places as at the start."""
 
     def __init__(self, actor: Actor, path: Path, *needed: Right) -> None:
         self.actor = actor
@@ -187,7 +187,7 @@ class Standing:
         rights = mount.rights if mount else frozenset()
         if mount and (missing := needed - rights):
             return Forbidden(actor.right_missing.format(missing_word(min(missing), rights)))
-        # Also in what is below, or in another case, another mount may hide what this one gave.
+        # Another mount may hide what this one gave: below the path, or in another spelling.
         former = actor.user.reach
         below = [*now.below(path)] == [*former.below(path)] and now.spelling(path) == former.spelling(path)
         if mount and below and mount.place_of(path) == then.place_of(path):

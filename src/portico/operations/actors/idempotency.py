@@ -56,7 +56,7 @@ def _scope(user: User) -> str:
 
 
 def _holds(user: User, scope: str) -> bool:
-    """Whether the user has the same places, and no right less."""
+    """Whether the user still has the same places, and no fewer rights."""
     then, now = scope.split("\n"), _scope(user).split("\n")
     return then[::2] == now[::2] and all(map(_includes, now[1::2], then[1::2]))
 

@@ -77,13 +77,13 @@ class Tree:
         return drive
 
     async def drives(self, *needed: Right) -> list[Drive]:
-        """Those of all mounts that give these rights, for what is not about a path; `Forbidden` without any."""
+        """The drives of all mounts that give these rights, for operations without a path; `Forbidden` if there are none."""
         mounts = self.mounts(*needed)
         await self.require_shared()
         return [await self.drive(mount) for mount in mounts]
 
     def mounts(self, *needed: Right) -> list[Mount]:
-        """Those that give these rights; `Forbidden` if there are none, or the actor may only download one thing."""
+        """The mounts that give these rights; `Forbidden` if there are none, or the actor may only download one thing."""
         self.actor.require_unrestricted()
         if found := [mount for mount in self.reach.mounts if mount.rights.issuperset(needed)]:
             return found

@@ -44,7 +44,7 @@ class Transfer:
         return standing.also(self.target, Right.UPLOAD, *replacing)
 
     async def run(self, attempt: Attempt | None) -> Path:
-        """Where it is then. Under an idempotency key, what an earlier attempt has done is not done again."""
+        """The new path. Under an idempotency key, the work of an earlier attempt is not repeated."""
         resumes = False
         if attempt and attempt.is_repeated:
             done = moved_to if self._removes else copied_to
@@ -107,8 +107,8 @@ class _Stream:
                 self._seen = _mark(self._source, entry)
 
     async def remove_source(self) -> None:
-        """`Changed`, and the source stays, if it is not what was copied, or the target is not what was stored: to some
-        services, two names are one."""
+        """`Changed`, and the source stays, if either end has changed since it was copied: some services treat
+        two names as one."""
         entry = await self._drive.stat_for_download(self._source)
         stored, self._stored = self._stored, 0
         if entry.is_folder:

@@ -1,4 +1,4 @@
-"""A user's tree is a table of mounts, their own and those of groups. Code of revision 0011 uses the columns before it."""
+"""A user's tree is a table of mounts, their own and those of groups. Code of revision 0011 needs the columns that this drops."""
 
 import json
 
