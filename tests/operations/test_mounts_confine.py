@@ -16,6 +16,7 @@ from portico.model.rights import ALL_RIGHTS
 from portico.operations.files.digests import sha256_of
 from portico.operations.files.search import Criteria
 from portico.operations.uploads.access import NewUpload
+from portico.providers.contract.registry import open_provider
 from portico.providers.contract.uploads import WriteOptions
 
 from .test_mounts import Company, company, everywhere, impatient, read, tree_of
@@ -278,3 +279,19 @@ async def test_a_mount_is_listed_though_a_file_has_the_name_of_its_folder(everyw
         await provider._inner.store("in", chunks(b"file"), "text/plain", WriteOptions())
         page = await operations.files.list(at("/s3"), 10, file_first=True)
         assert [entry.name for entry in page.entries] == ["x"]
+
+
+async def test_connections_to_one_bucket_are_known_by_any_address() -> None:
+    async def key(endpoint: str | None) -> tuple[str, ...]:
+        options = {"bucket": "company"} if endpoint is None else {"bucket": "company", "endpoint-url": endpoint}
+        provider = open_provider("s3", {**options, "access-key-id": "key", "secret-access-key": "secret"})
+        try:
+            return provider.key(at("/a"))
+        finally:
+            await provider.close()
+
+    amazon = await key(None)
+    assert amazon == await key("https://s3.eu-west-1.amazonaws.com") == await key("https://S3.amazonaws.com/")
+    other = await key("https://storage.example")
+    assert other == await key("http://storage.example")
+    assert len({amazon, other, await key("https://amazonaws.com.example")}) == 3

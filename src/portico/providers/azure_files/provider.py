@@ -44,7 +44,7 @@ class AzureFilesProvider(Provider):
         return True
 
     def key(self, path: Path) -> tuple[str, ...]:
-        return (self.kind, self.identity, *(name.casefold() for name in path.segments))
+        return (self.kind, self.identity.rpartition("://")[2], *(name.casefold() for name in path.segments))
 
     # Reading
 

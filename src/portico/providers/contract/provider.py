@@ -93,7 +93,7 @@ class Provider(ABC):
 
     def key(self, path: Path) -> tuple[str, ...]:
         """Identifies a place, for all providers that may lead there; what is below it has a longer key."""
-        return (self.kind, self.identity, *path.segments)
+        return (self.kind, self.identity.rpartition("://")[2], *path.segments)
 
     @abstractmethod
     async def list_page(self, folder: Path, size: int, token: str | None, *, file_first: bool = False) -> Page:

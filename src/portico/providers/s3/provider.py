@@ -2,9 +2,11 @@
 
 import re
 from typing import Any
+from urllib.parse import urlsplit
 
 from portico.model.entries import Download, Entry
 from portico.model.errors import NotFound, PorticoError, changed
+from portico.model.paths import Path
 from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.multipart.parts import max_file_bytes
 from portico.providers.objects.part_store import UploadState
@@ -21,6 +23,7 @@ from portico.providers.wire.xml_listing import run_parser
 from portico.runtime.tasks import for_each
 
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_AMAZON = re.compile(r"(.+\.)?amazonaws\.com(\.cn)?", re.IGNORECASE)
 _MAX_ENTRY_BYTES = 4096
 """Bytes of one entry in a listing: a key of 1,024 bytes, each percent-encoded as three, and its properties."""
 _SUPERSEDED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
@@ -41,6 +44,11 @@ class S3Provider(VersionedStore):
         self.identity = f"{endpoint_url.rstrip('/')}/{bucket}" if endpoint_url else bucket
         self._service = Service(bucket, endpoint_url=endpoint_url, **options)
         self.versions = S3Versions(self, self._service)
+
+    def key(self, path: Path) -> tuple[str, ...]:
+        if _AMAZON.fullmatch(urlsplit(self.identity).hostname or ""):
+            return (self.kind, self.identity.rpartition("/")[2], *path.segments)
+        return super().key(path)
 
     async def list_keys(self, prefix: str, size: int, token: str | None, *, flat: bool = False) -> KeyPage:
         response = await self._service.call(
