@@ -62,7 +62,7 @@ async def test_a_users_own_mounts(users: Users, mounts: Mounts, alice: User) -> 
         "/mine": "local/homes/Alice own",
         "/team": "local/team own",
     }
-    await mounts.change(owner_of("alice"), Path.parse("/team"), folder="/other", rights=())
+    await mounts.change(owner_of("alice"), Path.parse("/team"), folder="/other", rights=frozenset())
     assert (await tree(users, "alice"))["/team"] == "local/other own"
     await mounts.change(owner_of("alice"), Path.parse("/team"), new_path=Path.parse("/moved"))
     await mounts.remove(owner_of("alice"), Path())

@@ -1,7 +1,6 @@
 """Mounts: which folders of which connections the trees of users and groups have, and with which rights."""
 
 import builtins
-from collections.abc import Iterable
 
 import msgspec
 
@@ -75,20 +74,16 @@ class Mounts:
         *,
         connection: str | None = None,
         folder: str | None = None,
-        rights: Iterable[Right] | None = None,
+        rights: frozenset[Right] | None = None,
         new_path: Path | None = None,
     ) -> None:
         """Change the mount at this path, except for values that are None."""
+        given = {"path": new_path, "connection": connection, "folder": folder, "rights": rights}
+        changes = {name: value for name, value in given.items() if value is not None}
 
         async def apply(change: ReachChange) -> None:
             rule = await mount_at(change, owner, path)
-            wanted = MountRule(
-                rule.path if new_path is None else new_path,
-                rule.connection if connection is None else connection,
-                rule.folder if folder is None else folder,
-                rule.rights if rights is None else frozenset(rights),
-            )
-            await set_mount(change, owner, path, checked_rule(wanted))
+            await set_mount(change, owner, path, checked_rule(msgspec.structs.replace(rule, **changes)))
 
         await change_reach(self._database, apply)
 

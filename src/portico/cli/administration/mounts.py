@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from portico.cli.administration.accounts import Accounts, audited, read_accounts, with_accounts
 from portico.cli.administration.existing_folders import EXISTING_FOLDER, Given, check_new_folders
 from portico.cli.console.exits import UsageMistake
@@ -48,9 +50,8 @@ def set_(options: SimpleNamespace) -> None:
     from portico.accounts.mounts import owner_of
 
     given = {"connection": options.connection, "folder": options.folder, "rights": options.rights}
-    changes = {name: value for name, value in given.items() if value is not None}
-    if options.new_path is not None:
-        changes["new_path"] = Path.parse(options.new_path)
+    fields = {name: value for name, value in given.items() if value is not None}
+    changes = fields if options.new_path is None else {**fields, "new_path": Path.parse(options.new_path)}
     if not changes:
         raise UsageMistake("There is nothing to change; add --connection, --folder, --rights or --path.")
 
@@ -59,12 +60,7 @@ def set_(options: SimpleNamespace) -> None:
         async with audited(accounts.audit, "mount.set", f"{owner} {path}", changes):
             before = next((each.rule for each in await accounts.mounts.list(owner) if each.rule.path == path), None)
             if before:
-                after = MountRule(
-                    path,
-                    changes.get("connection", before.connection),
-                    changes.get("folder", before.folder),
-                    changes.get("rights", before.rights),
-                )
+                after = msgspec.structs.replace(before, **fields)
                 await _check_folders(accounts, owner, after, accept=options.existing_folder)
             await accounts.mounts.change(owner, path, **changes)
 
