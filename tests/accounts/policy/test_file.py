@@ -207,7 +207,7 @@ WRONG: list[tuple[str, list[str], bool]] = [
         ["4: The folder of a mount can have at most 1024 bytes; choose a shorter one."],
         False,
     ),
-    ("tests: [anna may read /x]", ["1: A test must be like 'anna can download /hr/plan.pdf' or 'partners cannot reach /hr'."], True),
+    ("tests: [anna may read /x]", ["1: A test must look like 'anna can download /hr/plan.pdf' or 'partners cannot reach /hr'."], True),
     ("tests: [anna can downlod /x]", ["1: 'downlod' can't be tested; did you mean 'download'?"], True),
     ("tests: [anna can list /a//b]", ["1: A segment of the path is empty; use the names as the listing shows them."], False),
 ]  # fmt: skip

@@ -96,7 +96,7 @@ def _source(mount: Mount) -> str:
 def parse_assertion(text: str, line: int) -> Assertion:
     form = _FORM.fullmatch(text.strip())
     if not form:
-        raise InvalidRequest(f"A test must be like '{_EXAMPLE}' or 'partners cannot reach /hr'.")
+        raise InvalidRequest(f"A test must look like '{_EXAMPLE}' or 'partners cannot reach /hr'.")
     subject, verb, word, path = form.groups()
     if word not in (*Right, _REACH):
         raise InvalidRequest(f"{word[:64]!r} can't be tested{hint(word, [*Right, _REACH])}")

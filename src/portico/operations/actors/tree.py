@@ -101,7 +101,7 @@ class Tree:
         if self.reach.is_simple:
             return
         if path.is_root:
-            raise NotPossible("The root folder can't be changed or copied as a whole; use what is in it.")
+            raise NotPossible("The root folder can't be moved, copied or deleted; use the items in it.")
         at, mount = self.reach.at(path), next(self.reach.below(path), None)
         if at and at.path == path:
             raise NotPossible(
