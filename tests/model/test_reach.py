@@ -113,3 +113,10 @@ def test_an_unknown_placeholder_is_refused(folder: str) -> None:
 def test_a_name_never_becomes_more_than_a_segment(name: str) -> None:
     with pytest.raises(InvalidPath):
         reach_of(name, [rule("/", "disk/home/{user}")], [])
+
+
+def test_only_equal_trees_have_the_same_text() -> None:
+    assert str(Reach.of(Place("disk", at("/a")), parse_rights("list"))) == "disk/a\nlist"
+    one, other = Reach([mount("/a", "b/c")]), Reach([mount("/ab", "/c")])
+    assert str(one) != str(other)
+    assert str(one) == str(Reach([Mount(at("/a"), Place("b", at("/c")), one.rights, "staff")]))

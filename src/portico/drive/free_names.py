@@ -73,7 +73,8 @@ async def free_name(
 ) -> AsyncIterator[FreeName]:
     """The path itself, or `name (1)`, `name (2)` …; within the context, no other caller gets the same name.
 
-    `place`: the provider's path, the same for all who see it. `everywhere`: on no other node either. A provider that takes other names at the commit does not need that.
+    `place`: the provider's path, the same for all who see it. `everywhere`: on no other node either. A provider that
+    takes other names at the commit does not need that.
     """
     search = _Search(path, place, claims, is_free, everywhere)
     try:

@@ -204,10 +204,11 @@ class Reach:
         return sha256(str(self).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def __str__(self) -> str:
-        """Two lines per mount. Equal for equal trees, whichever groups give the mounts."""
+        """Two lines per mount. Equal for equal trees only, whichever groups give the mounts. No path has a tab in it."""
+        points = ("" if mount.path.is_root else f"{mount.path}\t" for mount in self.mounts)
         lines = (
-            f"{'' if mount.path.is_root else mount.path}{mount.place}\n{format_rights(mount.rights)}"
-            for mount in self.mounts
+            f"{point}{mount.place}\n{format_rights(mount.rights)}"
+            for point, mount in zip(points, self.mounts, strict=True)
         )
         return "\n".join(lines)
 
