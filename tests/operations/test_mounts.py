@@ -599,7 +599,7 @@ async def test_what_is_under_way_in_a_mount_ends_with_it(company: Company, loss:
     by_key = Acting(company.installation, lambda context: user.gateway.authentication.with_token(context, key.text))
     ticket = await ticket_for(user, "/m/1", company.installation, recursive=False)
     guest = await guest_of(company.installation, "/m/tree")
-    reached = asyncio.Event()
+    reached, lost = asyncio.Event(), asyncio.Event()
 
     async def endless(operations: Operations) -> Any:
         async with aclosing((await operations.files.read(at("/m/0"))).chunks) as content:
@@ -610,7 +610,7 @@ async def test_what_is_under_way_in_a_mount_ends_with_it(company: Company, loss:
         async def body() -> AsyncIterator[bytes]:
             yield b"x"
             reached.set()
-            await asyncio.sleep(0.3)
+            await lost.wait()
             yield b"y"
 
         await operations.files.store(at("/m/new"), body())
@@ -638,9 +638,11 @@ async def test_what_is_under_way_in_a_mount_ends_with_it(company: Company, loss:
 
     for work in (endless, storing, zipping, copying):
         reached.clear()
+        lost.clear()
         task = asyncio.create_task(running(work))
         await reached.wait()
         await lose()
+        lost.set()
         with pytest.raises(Forbidden):
             await asyncio.wait_for(task, 10)
         await company.unmount("/m") if loss != "removed" else None
