@@ -182,7 +182,7 @@ def test_standard_input(anna: Portico) -> None:
     assert anna("apply", "-", stdin="user: {}").err == ("standard input:1: Unknown key 'user'; did you mean 'users'?\n")
     assert anna("apply", "-", stdin="").out == NOTHING
     assert anna("apply", "-", "--prune", stdin="").err == (
-        "standard input has no connections, groups or users, and --prune would remove all that apply has created.\n"
+        "standard input has no connections, groups or users, so --prune would remove everything that apply has created.\n"
     )
 
 

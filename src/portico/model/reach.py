@@ -2,9 +2,11 @@
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sized
+from datetime import datetime
 from functools import cached_property, lru_cache
 from hashlib import sha256
+from typing import TypeVar
 
 import msgspec
 
@@ -19,6 +21,9 @@ _IGNORED = re.compile(
 )
 """What Unicode calls default ignorable: file systems that ignore case may ignore it, too."""
 _NO_NAMES: dict[str, bool] = {}
+
+End = TypeVar("End", int, datetime)
+Ranges = TypeVar("Ranges", bound=Sized)
 
 
 class Mount(msgspec.Struct, frozen=True):
@@ -255,6 +260,11 @@ def reach_of(user: str, own: Iterable[MountRule], groups: Iterable[tuple[str, It
         for rule in rules:
             mounts.setdefault(rule.path, rule.mount_for(user, group))
     return Reach(mounts.values())
+
+
+def strictest(ends: Iterable[End | None], ranges: Iterable[Ranges]) -> tuple[End | None, list[Ranges]]:
+    """Of a user's own limits and those of the groups: the first end, and all address ranges, each of which must match."""
+    return min((end for end in ends if end is not None), default=None), [each for each in ranges if each]
 
 
 @lru_cache(maxsize=10_000)

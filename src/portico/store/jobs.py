@@ -20,7 +20,7 @@ from portico.runtime import clock
 from portico.runtime.progress_counter import ProgressCounter
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, inserting, new_row, record_of
 from portico.store.ownership import Owned, Ownership, is_mine
-from portico.store.reach import limits_of
+from portico.store.reach import read_compiled
 from portico.store.tables import jobs, users
 
 RUNNING: Final = "running"
@@ -165,7 +165,7 @@ class JobRecords(Ownership[OwnedJob]):
         now = clock.to_datetime(self.database.now())
         for job in running:
             job.renewed(row := rows.get(job.owner), until)
-            if row and (end := limits_of(row.reach).expires_at) and end <= now:
+            if row and (end := read_compiled(row.reach).expires_at) and end <= now:
                 job.cancel()
         return [job for job in running if job.owner in rows]
 

@@ -16,7 +16,7 @@ from sqlalchemy import bindparam, select, text, update
 
 from portico.model.errors import NotPossible
 from portico.model.paths import Path, Place
-from portico.model.reach import Mount, MountRule, Reach, reach_of
+from portico.model.reach import Mount, MountRule, Reach, reach_of, strictest
 from portico.model.rights import format_rights, parse_rights
 from portico.runtime import clock
 from portico.store.database import AnyRow, Database
@@ -40,7 +40,7 @@ _CACHED: Final = 1000
 """Trees that need not be read again: 4 µs for a user with one mount instead of 20."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class CompiledReach(msgspec.Struct, frozen=True):
     """A user's tree, and the strictest of the user's own limits and those of the groups."""
 
     reach: Reach
@@ -62,9 +62,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 @lru_cache(_CACHED)
-def limits_of(compiled: str) -> Limits:
+def read_compiled(compiled: str) -> CompiledReach:
     found = _decode(compiled)
-    return Limits(
+    return CompiledReach(
         Reach(
             Mount(Path.parse(path), Place(connection, Path.parse(folder)), _rights(rights), group)
             for path, connection, folder, rights, group in found.mounts
@@ -81,14 +81,15 @@ def _compile(user: AnyRow, own: Iterable[MountRule], joined: Sequence[AnyRow], r
             f"The tree of '{user.name}' would have {len(reach.mounts)} mounts, those of groups included; "
             f"it can have at most {MAX_TREE}."
         )
-    ends = [row.expires_at for row in (user, *joined) if row.expires_at is not None]
+    each = (user, *joined)
+    end, addresses = strictest((row.expires_at for row in each), (row.addresses.split() for row in each))
     compiled = _Compiled(
         [
-            (str(each.path), each.place.connection, str(each.place.path), format_rights(each.rights), each.group)
-            for each in reach.mounts
+            (str(mount.path), mount.place.connection, str(mount.place.path), format_rights(mount.rights), mount.group)
+            for mount in reach.mounts
         ],
-        min(ends, default=None),
-        [row.addresses.split() for row in (user, *joined) if row.addresses],
+        end,
+        addresses,
     )
     return _encode(compiled).decode()
 

@@ -18,7 +18,7 @@ from portico.store.connections import check_exists
 from portico.store.database import SWEEP_WAIT, AnyRow, Database, Statement, upsert
 from portico.store.groups import join_group, user_ids
 from portico.store.mounts import MountRecords, Owner, check_count, mount_at, mount_values, set_mount
-from portico.store.reach import Network, ReachChange, change_reach, limits_of
+from portico.store.reach import Network, ReachChange, change_reach, read_compiled
 from portico.store.sign_in_attempts import cleared, forgotten
 from portico.store.tables import families, invitations, mounts, users
 
@@ -81,16 +81,16 @@ USER_COLUMNS = tuple(users.c[name] for name in _COLUMNS)
 
 
 def user_of(row: AnyRow) -> User:
-    limits = limits_of(row.reach)
+    compiled = read_compiled(row.reach)
     return User(
         row.id,
         row.name,
-        limits.reach,
+        compiled.reach,
         row.disabled,
         clock.to_datetime(row.created_at),
         clock.to_datetime(row.password_changed_at),
-        limits.expires_at,
-        limits.addresses,
+        compiled.expires_at,
+        compiled.addresses,
     )
 
 

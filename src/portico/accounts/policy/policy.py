@@ -6,7 +6,7 @@ from functools import cached_property
 
 import msgspec
 
-from portico.model.reach import MountRule, Reach, reach_of
+from portico.model.reach import MountRule, Reach, reach_of, strictest
 from portico.store.encrypted_columns import Confidential
 from portico.store.reach import Network
 
@@ -89,10 +89,8 @@ class Policy:
 
     def limits(self, key: str) -> EffectiveLimits:
         each = [self.users[key].limits, *(group.limits for group in self.groups_of(key))]
-        return EffectiveLimits(
-            min((limits.expires_at for limits in each if limits.expires_at), default=None),
-            frozenset(limits.addresses for limits in each if limits.addresses),
-        )
+        end, addresses = strictest((limits.expires_at for limits in each), (limits.addresses for limits in each))
+        return EffectiveLimits(end, frozenset(addresses))
 
     def unusable(self, key: str, now: datetime) -> str | None:
         """Why the account can't be used now, as the end of a sentence."""
