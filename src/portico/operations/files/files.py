@@ -344,8 +344,8 @@ class Files:
         drive, path = await self._tree.at(path)
         self._tree.require_movable(path)
         async with self._change("delete", drive, path) as change:
-            drive.require(Right.DELETE)
             await change.begin()
+            drive.require(Right.DELETE)
             attempt = self._context.attempt
             if attempt and attempt.is_repeated and await replay.is_gone(drive, attempt, path):
                 # The attempt may have ended before its links: without them, a new file of that name would be shared.
