@@ -2,6 +2,7 @@ import errno
 import fcntl
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -98,6 +99,21 @@ def test_lines_of_several_processes_do_not_mix(file: Path) -> None:
         children.append(child)
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     assert len(lines(file)) == 900
+
+
+def test_a_long_line_whose_write_is_under_way_is_not_torn(file: Path) -> None:
+    """The file grows page by page while the other one writes. That one did not get a lock."""
+    log = AuditLog(str(file))
+    log.end(line("first"))
+    with file.open("ab", buffering=0) as other:
+        writing = threading.Thread(target=other.write, args=(b" " * 2**26 + b"{}\n",))
+        writing.start()
+        while file.stat().st_size < 2**26:
+            log.end(line())
+        writing.join()
+    log.end(line("last"))
+    assert b"\n\n" not in file.read_bytes()
+    log.close()
 
 
 @pytest.mark.parametrize("torn", [False, True])

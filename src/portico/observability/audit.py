@@ -272,7 +272,12 @@ class AuditLog(Audit):
     def _is_torn(self) -> bool:
         """Whether the last line has no end, because this or another process had no room for it."""
         size = os.fstat(self._descriptor).st_size
-        return size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
+        if not size or os.pread(self._descriptor, 1, size - 1) == b"\n":
+            return False
+        # It may also be a long line whose write is under way: the file grows page by page. Setting the file's time
+        # takes the lock of the writer in the kernel, so by then that write has ended.
+        os.utime(self._descriptor)
+        return os.fstat(self._descriptor).st_size == size
 
 
 _ATTEMPTS = 20
