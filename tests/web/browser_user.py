@@ -171,6 +171,13 @@ class BrowserUser:
         for key in keys:
             self.page.keyboard.press(key)
 
+    def close_preview(self) -> None:
+        """Close it, and wait for the step back to the folder's address, after which the page shows the folder afresh: a
+        search or preview opened before would be closed by it."""
+        self.press("Escape")
+        expect(self.dialog).to_have_count(0)
+        self.wait_until(lambda: self.page.evaluate("!history.state?.preview"))
+
     def choose_files(self, *files: FilePayload | Path) -> None:
         """Pick files as with the upload button."""
         self.page.locator("input[type=file]:not([webkitdirectory])").set_input_files(files)  # type: ignore[arg-type]
@@ -180,7 +187,7 @@ class BrowserUser:
         the key is pressed again."""
         opened: list[FileChooser] = []
         self.page.on("filechooser", lambda chooser: opened.append(chooser))
-        for _ in range(20):
+        for _ in range(100):
             self.press(key)
             self.page.wait_for_timeout(1000)
             if opened:

@@ -83,8 +83,7 @@ def test_an_address_opens_the_preview(open_page: OpenPage, gateway: Gateway, fol
     user.page.get_by_label("Password").fill(user.password)
     user.press("Enter")
     expect_preview(user, name)
-    user.press("Escape")
-    expect(user.dialog).to_have_count(0)
+    user.close_preview()
     expect(user.active).to_have_text(name)
     assert user.page.url.endswith("/#/mixed%20v1.0")
 

@@ -56,7 +56,7 @@ def test_every_view_shows_the_name_for_what_it_is(open_page: OpenPage, gateway: 
     user.row(f"{SHOWN}.txt").locator(".open").click()
     expect(user.dialog).to_contain_text("content")
     check(user)
-    user.press("Escape")
+    user.close_preview()
     user.press("s")
     user.page.keyboard.type("fdp")
     user.press("Enter")

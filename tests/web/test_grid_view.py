@@ -41,6 +41,8 @@ def test_tiles_with_thumbnails(open_page: OpenPage, gateway: Gateway, photos: Pa
             asked.append(request.url)
 
     page.on("request", note)
+    answered: list[str] = []
+    page.on("requestfinished", lambda request: answered.append(request.url))
     expect(user.row("photo 00.jpg")).to_be_visible()
     assert asked == [], "a list has none"
     user.press("g")
@@ -50,7 +52,7 @@ def test_tiles_with_thumbnails(open_page: OpenPage, gateway: Gateway, photos: Pa
     expect(thumbnail(user, "photo 00.jpg")).to_have_js_property("naturalWidth", 256)
     expect(thumbnail(user, "notes.txt")).to_be_hidden()
     expect(thumbnail(user, "bomb.png")).to_be_hidden()
-    user.wait_until(lambda: any("bomb.png" in url for url in asked))
+    user.wait_until(lambda: any("bomb.png" in url for url in answered))
     expect(user.row("bomb.png").locator(".icon").first).to_be_visible()
     assert len(asked) < 50, "only those in sight"
     user.check_access()
@@ -78,7 +80,8 @@ def test_tiles_with_thumbnails(open_page: OpenPage, gateway: Gateway, photos: Pa
     expect(user.row("photo 59.jpg")).to_have_attribute("aria-selected", "true")
     user.press("Enter")
     expect(user.dialog.locator("h2")).to_have_text("photo 59.jpg")
-    user.press("Escape", "Escape")
+    user.close_preview()
+    user.press("Escape")
 
     # Remembered, and what had no thumbnail is not asked for again while the page is open.
     user.press("Home")

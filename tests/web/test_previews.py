@@ -146,7 +146,7 @@ def test_each_kind_of_file_is_shown_and_nothing_in_it_runs(user: BrowserUser, ro
     expect(stage).to_contain_text("There's no preview of this file.")
     next_file(user, name)
     expect(stage.locator(".line-numbers")).to_have_text("1\n2")
-    user.press("Escape")
+    user.close_preview()
     expect(user.active).to_have_text(name)
     assert "owned" not in user.page.title()
     assert "beacon" not in gateway.output[began:]
@@ -329,11 +329,11 @@ def test_text_in_the_encodings_of_spreadsheets(user: BrowserUser, root: Path) ->
         user.row(name).locator(".open").click()
         expect(user.dialog.locator("thead th")).to_have_text(["Größe", "Straße"])
         expect(user.dialog.locator("tbody td")).to_have_text(["5 €", "“Köln”"])
-        user.press("Escape")
+        user.close_preview()
     for name, content in (("ansi.txt", "Größe;Straße"), ("broken.txt", "äöü ÄÖÜ ß € \ufffd")):
         user.row(name).locator(".open").click()
         expect(user.dialog.locator("pre")).to_contain_text(content)
-        user.press("Escape")
+        user.close_preview()
 
 
 @pytest.mark.parametrize("name", ["paper.pdf", "photo.png"])
