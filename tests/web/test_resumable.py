@@ -139,11 +139,14 @@ def test_line_that_falls_silent(user: BrowserUser, line: Line, root: Path, large
     begin(user, large, sent)
     line.silence()
     parts = len(sent.offsets)
-    # The browser hands over what the system's buffers hold, and that is progress, too.
-    user.page.wait_for_timeout(500)
-    user.page.clock.fast_forward(61_000)
-    user.page.clock.fast_forward(1_000)
-    user.wait_until(lambda: sent.count("HEAD"))
+
+    def asks_anew() -> int:
+        # As often as it takes: what the browser still hands over to the system's buffers is progress, too.
+        user.page.clock.fast_forward(61_000)
+        user.page.clock.fast_forward(1_000)
+        return sent.count("HEAD")
+
+    user.wait_until(asks_anew)
     line.speak()
     user.slow_down(-1)
     user.page.clock.resume()
@@ -233,14 +236,25 @@ def test_signing_out_removes_the_upload(user: BrowserUser, gateway: Gateway, roo
 def test_second_tab_takes_over(user: BrowserUser, root: Path, large: Path) -> None:
     user.expect_refusal(409)
     user.expect_refusal("net::ERR")
-    begin(user, large, Sent(user))
-    user.slow_down(MB // 20)  # it must not be done before the other tab has begun
+    parts = Sent(user)
+
+    def slowly(route: Route) -> None:
+        if route.request.method == "PATCH" and route.request.headers["upload-offset"] != "0":
+            user.slow_down(MB // 100)  # it must not be done before the other tab has begun
+        route.fallback()
+
+    user.page.route("**/uploads/*", slowly, times=2)
+    user.choose_files(large)
+    user.wait_until(lambda: len(parts.offsets) > 1)
     other = BrowserUser(user.gateway, user.page.context.new_page())
     other.page.goto(user.gateway.url)
     other.sign_in()
     sent = Sent(other)
     other.expect_refusal(409)
+    other.expect_refusal("net::ERR")
     other.choose_files(large)
+    other.wait_until(lambda: sent.offsets)
+    user.slow_down(-1)
     # The refusal may be lost with the connection on which the first tab still sends. Then that tab asks, and takes over in
     # turn: whichever ends the upload, the file is stored once.
     user.wait_until(lambda: any("1 file uploaded" in tab.upload_panel.inner_text() for tab in (user, other)))
