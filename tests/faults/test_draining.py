@@ -29,7 +29,7 @@ def send(gateway: Gateway, number: int) -> None:
 def test_a_node_that_drains_is_not_ready_and_serves(start: Start) -> None:
     gateway = start("--workers", "2", settings=LONG)
     with gateway.signed_in() as client:
-        assert faults(client) == []
+        wait_until(lambda: faults(client) == [], "it is ready")
         send(gateway, signal.SIGTERM)
         # New connections, so that both workers are asked.
         for _ in range(8):

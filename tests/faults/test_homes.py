@@ -67,11 +67,12 @@ def test_a_home_that_was_copied_before_paths_were_relative_says_whose_folder_it_
 
 def test_a_missing_folder_is_not_ready_and_not_made_anew(start: Start) -> None:
     gateway = start()
-    assert readiness(gateway).status_code == 200
+    wait_until(lambda: readiness(gateway).status_code == 200, "it is ready")
     gateway.stop()
     shutil.rmtree(gateway.files)
     gateway.start()
     assert f"The folder {gateway.files} of the connection local is missing." in gateway.output
+    wait_until(lambda: "missing" in readiness(gateway).text, "the folder is missed")
     answer = readiness(gateway)
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert answer.json()["faults"] == {"storage": "The folder of the connection 'local' is missing."}
@@ -131,5 +132,5 @@ def test_one_missing_folder_of_several_takes_nobody_else_down(start: Start, tmp_
     gateway.command("connection", "add", "archive", "--kind", "local", "--option", f"folder={folder}")
     gateway.command("user", "add", "ann", "--connection", "archive", "--password-stdin", stdin="correct horse")
     shutil.rmtree(folder)
-    assert readiness(gateway).status_code == 200
+    wait_until(lambda: readiness(gateway).status_code == 200, "it is ready")
     assert upload(gateway, "a.txt") == 204

@@ -46,7 +46,8 @@ def test_from_one_node_to_a_shared_database_through_an_upgrade_and_back_to_a_bac
     assert status(gateway, f"{FILES}/", token) == 200  # the session was moved, too
 
     migrated_by_a_newer_version(url, oldest_code=newest_revision())
-    assert status(gateway, "/readyz") == 200
+    # A database that does not answer within a second is not ready.
+    wait_until(lambda: status(gateway, "/readyz") == 200, "the node is ready")
     gateway.stop()
     gateway.start()
     assert status(gateway, f"{FILES}/", token) == 200
@@ -61,6 +62,6 @@ def test_from_one_node_to_a_shared_database_through_an_upgrade_and_back_to_a_bac
     del gateway.settings["PORTICO_DATABASE_URL"]
     gateway.command("restore", str(file), "--replace", "--yes")
     gateway.start()
-    assert status(gateway, "/readyz") == 200
+    wait_until(lambda: status(gateway, "/readyz") == 200, "the node is ready")
     assert status(gateway, f"{FILES}/", token) == 401  # sessions are not part of a backup
     gateway.login()  # with the first password, which is still in its file
