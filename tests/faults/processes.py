@@ -347,7 +347,8 @@ class AzureFilesStorage(Storage):
     @property
     def _hidden(self) -> list[Node]:
         folders = [self._share.find((f"{RESERVED_PREFIX}{name}",)) for name in ("staging", "uploads")]
-        return [each for found in folders if isinstance(found, Folder) for each in found.children.values()]
+        # A copy: the server's thread changes them meanwhile.
+        return [each for found in folders if isinstance(found, Folder) for each in [*found.children.values()]]
 
     async def left_over(self) -> list[str]:
         return [node.name for node in self._hidden]
