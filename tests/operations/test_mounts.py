@@ -780,7 +780,7 @@ async def test_a_move_between_storages_is_a_job_that_can_be_watched_and_cancelle
         with monkeypatch.context() as patched:
             patched.setattr(Drive, "write", holding)
             job = await begun(operations)
-            await asyncio.wait_for(held.wait(), 10)
+            await asyncio.wait_for(held.wait(), 60)
             await operations.jobs.cancel(job.id)
             assert (await ended(operations, job.id)).state == "cancelled"
         assert await tree_of(operations, "/tree") == files

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import psycopg
@@ -238,7 +238,12 @@ async def test_a_server_that_hangs_is_unavailable_and_used_again(own_server: Pos
     finally:
         own_server.thaw()
     assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
-    assert (await database.fetch(text("SELECT 1 AS one")))[0].one == 1
+    answer = None
+    async with asyncio.timeout(60):
+        while answer is None:  # two seconds can be too few on a busy machine
+            with suppress(Unavailable):
+                answer = (await database.fetch(text("SELECT 1 AS one")))[0].one
+    assert answer == 1
     await database.close()
 
 
@@ -326,7 +331,8 @@ async def test_the_databases_clock_is_learned_and_a_step_of_our_own_does_not_mat
 
 
 async def test_a_query_that_takes_too_long_is_not_tried_again(url: str) -> None:
-    database = Database(url, wait=0.3)
+    database = Database(url, wait=2)
+    await database.fetch(text("SELECT 1"))
     tries = 0
 
     async def work(transaction: AsyncConnection) -> None:
@@ -337,7 +343,7 @@ async def test_a_query_that_takes_too_long_is_not_tried_again(url: str) -> None:
     with pytest.raises(Unavailable) as error:
         await database.transact(work)
     assert tries == 1
-    assert "no answer within 0.3 s" in (error.value.cause or "")
+    assert "no answer within 2 s" in (error.value.cause or "")
     await database.close()
 
 

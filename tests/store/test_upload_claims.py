@@ -1,6 +1,7 @@
 """Of all requests for one upload, one at a time writes."""
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
@@ -16,11 +17,13 @@ from portico.store.tables import uploads as table
 from portico.store.uploads import OPEN, UploadRecord, Uploads
 
 ID = "0" * 32
+RENEWAL = timedelta(milliseconds=100)
 
 
 @pytest.fixture
 async def nodes(database: Database, connections: Connections) -> tuple[Uploads, Uploads]:
-    times = {"lifetime": timedelta(milliseconds=500), "renewal": timedelta(milliseconds=100)}
+    # Renewed often, but never late, however busy the machine is.
+    times = {"lifetime": timedelta(seconds=60), "renewal": RENEWAL}
     nodes = (Uploads(database, Sealed(bytes(32)), "one", **times), Uploads(database, Sealed(bytes(32)), "two", **times))
     record = UploadRecord(ID, None, "local", OPEN, "/file", 10, 0, b"{}", b"state", 0, 2**50)
     await nodes[0].add(record)
@@ -99,6 +102,7 @@ async def test_all_claims_of_a_process_are_renewed_together(
             return await write(statement, *parameters, **options)
 
         monkeypatch.setattr(database, "write", counted)
+        began = time.monotonic()
         first = min(row.owned_until for row in await database.fetch(select(table).where(table.c.id != ID)))
 
         async def renewed() -> bool:
@@ -106,6 +110,7 @@ async def test_all_claims_of_a_process_are_renewed_together(
             return all(row.owned_until > first + 1000 for row in rows)
 
         await until(renewed)
-        assert len(writes) < 3 * len(ids), "one for all, some ten times in a second"
+        intervals = (time.monotonic() - began) / RENEWAL.total_seconds()
+        assert len(writes) <= intervals + 2, "one for all, some ten times in a second"
         with pytest.raises(UploadTakenOver):
             lost.check()
