@@ -15,7 +15,7 @@ from portico.client.transfers.upload_records import (
     UploadsInMemory,
 )
 
-BEGUN = UnfinishedUpload("0123abc", "version", checked=True, expires=time.time() + 1000)
+BEGUN = UnfinishedUpload("0123abc", "version", checked=True, expires=time.time() + 10**6)
 
 
 def opened(records: UploadRecords, *key: str) -> UploadRecord:

@@ -69,7 +69,7 @@ def gate() -> Iterator[Gate]:
 
 @pytest.fixture
 def gateway(tmp_path: Path, gate: Gate) -> Iterator[Gateway]:
-    gateway = Gateway(tmp_path / "home", "--workers", "2")
+    gateway = Gateway(tmp_path / "home", "--workers", "2", settings={"PORTICO_PROVIDER_TIMEOUT": "10m"})
     gateway.start()
     options = ("bucket=" + BUCKET, "endpoint-url=" + gate.url, "access-key-id=" + KEYS["access-key-id"])
     gateway.command(

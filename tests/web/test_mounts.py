@@ -171,7 +171,7 @@ def test_each_folder_offers_what_it_allows(open_page: OpenPage, gateway: Gateway
     wait_for_rights(user, "/plans", {"list", "download", "upload", "delete"})
     user.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     expect(upload).to_be_visible()
-    assert offered(user, "plan.txt")[-3:] == ["Move", "Copy", "Delete"]
+    user.wait_until(lambda: offered(user, "plan.txt")[-3:] == ["Move", "Copy", "Delete"])
     user.act("plan.txt", "Details")
     expect(user.dialog.locator(".facts-list > div", has_text="Kept in").locator("dd")).to_have_text("of /plans")
     # … and when something is refused.
@@ -181,7 +181,7 @@ def test_each_folder_offers_what_it_allows(open_page: OpenPage, gateway: Gateway
     user.expect_refusal(403)
     user.act("plan.txt", "Download")
     expect(upload).to_have_count(0)
-    assert offered(user, "plan.txt") == ["Copy link", "Details"]
+    user.wait_until(lambda: offered(user, "plan.txt") == ["Copy link", "Details"])
 
 
 def test_a_user_without_a_root_sees_a_list_of_folders(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
