@@ -8,7 +8,21 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Text, and_, case, delete, false, func, insert, literal, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Text,
+    and_,
+    bindparam,
+    case,
+    delete,
+    false,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from portico.model.errors import LimitReached, NotFound, TooManyRequests
 from portico.model.paths import Path, Place
@@ -144,6 +158,18 @@ class LinkAccess(msgspec.Struct, frozen=True):
 
 
 LINK_COLUMNS = tuple(column.label(f"link_{column.name}") for column in share_links.c if column.name != "digest")
+# With parameters: to build it anew would cost more than to run it.
+_EXIST = (
+    select(share_links.c.id)
+    .where(
+        share_links.c.connection == bindparam("connection"),
+        or_(
+            share_links.c.path == bindparam("path"),
+            func.substr(share_links.c.path, 1, bindparam("length")) == bindparam("above"),
+        ),
+    )
+    .limit(1)
+)
 _OPEN = select(*LINK_COLUMNS, *USER_COLUMNS).join(users, users.c.id == share_links.c.user_id)
 
 
@@ -246,8 +272,10 @@ class LinkRecords:
 
     async def exist(self, place: Place) -> bool:
         """Whether there are links to this place, or below it."""
-        query = select(share_links.c.id).where(_within(place))
-        return await self._database.first(query.limit(1)) is not None
+        path = str(place.path)
+        above = f"{path.rstrip('/')}/"
+        values = {"connection": place.connection, "path": path, "length": len(above), "above": above}
+        return await self._database.first(_EXIST, values) is not None
 
     async def moved(self, source: Place, target: Place, *, is_folder: bool) -> None:
         """Links follow what was moved."""
