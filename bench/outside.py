@@ -111,32 +111,34 @@ def _by_curl(arena: Arena, plan: Plan) -> list[Line]:
     return lines + plan.rates(what, plan.run("MB/s", sent, what))
 
 
+def wrk_of(arena: Arena, name: str, path: str, *script: str) -> Contestant:
+    """Requests for a path, or, with the arguments of `put.lua`, changes."""
+    headers = [word for pair in arena.headers[name].items() for word in ("-H", ": ".join(pair))]
+    options = ["-t1", f"-c{_CONNECTIONS}", f"-d{arena.plan.seconds:.0f}s", *headers]
+    if script:
+        options += ["-s", str(ROOT / "bench" / "put.lua")]
+    address = arena.servers[name].target.url + path
+
+    def work() -> Sample:
+        output, client = measured(["wrk", *options, address, *(["--", *script] if script else [])])
+        rate, count = parsed(output)
+        return Sample(rate, requests=count, client=client)
+
+    return Contestant(work, arena.servers[name])
+
+
 def _by_wrk(arena: Arena, plan: Plan) -> list[Line]:
-    def wrk(name: str, path: str, *script: str) -> Contestant:
-        headers = [word for pair in arena.headers[name].items() for word in ("-H", ": ".join(pair))]
-        options = ["-t1", f"-c{_CONNECTIONS}", f"-d{plan.seconds:.0f}s", *headers]
-        if script:
-            options += ["-s", str(ROOT / "bench" / "put.lua")]
-        address = arena.servers[name].target.url + path
-
-        def work() -> Sample:
-            output, client = measured(["wrk", *options, address, *(["--", *script] if script else [])])
-            rate, count = parsed(output)
-            return Sample(rate, requests=count, client=client)
-
-        return Contestant(work, arena.servers[name])
-
     def compared(what: str, contestants: dict[str, Contestant], note: str = "") -> list[Line]:
         return plan.rates(what, plan.run("req/s", contestants, what), note=note)
 
     peers = [name for name in arena.servers if name != NGINX]
     pages = {name: listing(arena, name, arena.top / "listed").split()[1].decode() for name in peers}
-    lines = compared("list 1,000, 8 connections, by wrk", {name: wrk(name, pages[name]) for name in peers})
-    small = {name: wrk(name, address(name, arena.top, "small")) for name in arena.servers}
+    lines = compared("list 1,000, 8 connections, by wrk", {name: wrk_of(arena, name, pages[name]) for name in peers})
+    small = {name: wrk_of(arena, name, address(name, arena.top, "small")) for name in arena.servers}
     lines += compared("10 KiB downloads, 8 connections, by wrk", small)
     puts = {}
     for name in peers:
         token = arena.headers[name]["Authorization"].removeprefix("Bearer ")
         start = ("PUT", f"{FILES}/new/") if name == OURS else ("POST", f"{UPLOAD}?path=/new/")
-        puts[name] = wrk(name, "/", *start, token)
+        puts[name] = wrk_of(arena, name, "/", *start, token)
     return lines + compared("10 KiB uploads to tmpfs, 8 connections, by wrk", puts, _UNSYNCED)

@@ -1,15 +1,24 @@
--- For wrk: uploads of 10 KiB, each under a new name, since a gateway may keep what is replaced.
--- Arguments: the method, the start of the path, the token.
-local method, start, token
+-- For wrk: uploads and deletions. Arguments: the method, the start of the path, the token, and perhaps which names follow
+-- ("new", each once; "numbers", from 1 on; or how many names take turns) and the size of the body.
+local method, start, token, names, body
 local number = 0
 local began = os.time()
-local body = string.rep("0123456789", 1024)
 
 function init(arguments)
   method, start, token = arguments[1], arguments[2], arguments[3]
+  names = arguments[4] or "new"
+  if method ~= "DELETE" then
+    body = string.rep("0123456789abcdef", tonumber(arguments[5] or "10240") / 16)
+  end
 end
 
 function request()
   number = number + 1
-  return wrk.format(method, start .. began .. "-" .. number, { Authorization = "Bearer " .. token }, body)
+  local name = number
+  if names == "new" then
+    name = began .. "-" .. number
+  elseif names ~= "numbers" then
+    name = number % tonumber(names)
+  end
+  return wrk.format(method, start .. name, { Authorization = "Bearer " .. token }, body)
 end

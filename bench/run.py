@@ -18,6 +18,7 @@ GROUPS = {
     "objects": 50,
     "uploads": 110,
     "puts": 40,
+    "changes": 60,
     "downloads": 40,
     "logins": 12,
     "memory": 60,
