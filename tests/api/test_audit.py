@@ -1,16 +1,15 @@
 import asyncio
 import json
 import os
-import sqlite3
 from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import pytest
 
-from portico.store import audit_lines
-from portico.store.audit_lines import find_lines
+from portico.store import journal
 from portico.store.database import Database
+from portico.store.journal import find_lines
 
 from .conftest import Clock, OpenGateway
 from .gateways import CLIENT, Gateway, Step, address, form, named
@@ -284,7 +283,7 @@ async def test_it_can_be_off(open_gateway: OpenGateway) -> None:
     assert lines(gateway) == []
 
 
-# In the database
+# In the journal
 
 
 async def in_database(gateway: Gateway) -> list[tuple[str, str | None, str]]:
@@ -294,39 +293,37 @@ async def in_database(gateway: Gateway) -> list[tuple[str, str | None, str]]:
     return [(line["action"], line.get("path"), line["outcome"]) for line in found]
 
 
-async def test_in_the_database_a_change_has_its_lines_before_the_answer(open_gateway: OpenGateway) -> None:
-    gateway = await open_gateway(**{"audit.log": "database", **REQUIRED})
+async def test_where_lines_are_required_the_journal_has_them_before_the_answer(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(**{"audit.log": "off", **REQUIRED})
     assert (await gateway.login()).status_code == 200
     assert (await gateway.upload("", {"a.txt": b"x"})).status_code == 204
     assert (await gateway.call("DELETE", "a.txt")).status_code == 204
     assert await in_database(gateway) == [
         ("sign-in", None, "done"),
-        ("upload", "/a.txt", "begun"),
         ("upload", "/a.txt", "done"),
-        ("delete", "/a.txt", "begun"),
         ("delete", "/a.txt", "done"),
     ]
     assert lines(gateway) == []
 
 
-async def test_without_the_table_nothing_is_changed_where_lines_are_required(
-    open_gateway: OpenGateway, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("change", CHANGES)
+async def test_without_the_journal_no_file_is_changed(
+    open_gateway: OpenGateway, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    monkeypatch.setattr(audit_lines, "_CLOSE_SECONDS", 0.1)
-    gateway = await open_gateway(**{"audit.log": "audit.log,database", **REQUIRED})
-    gateway.put("kept", b"x")
-    with sqlite3.connect(gateway.settings.home / "portico.db") as database:
-        database.execute("DROP TABLE audit_lines")
-    database.close()
-    answer = await gateway.call("DELETE", "kept")
+    monkeypatch.setattr(journal, "_CLOSE_SECONDS", 0.1)
+    gateway = await open_gateway()
+    gateway.put("a", b"old")
+    (gateway.settings.home / "portico.db-begun").write_text("not a folder")
+    answer = await CHANGES[change](gateway)
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
-    assert (gateway.files / "kept").exists()
-    assert (await gateway.login()).status_code == 503
-    assert gateway.metrics.lost_audit_lines[()] == [2]
+    assert "Retry-After" in answer.headers
+    assert os.listdir(gateway.files) == ["a"]
+    assert (gateway.files / "a").read_bytes() == b"old"
+    assert gateway.left_over == []
 
 
-async def test_in_the_database_lines_that_are_not_required_come_later(open_gateway: OpenGateway) -> None:
-    gateway = await open_gateway(**{"audit.log": "audit.log,database"})
+async def test_lines_that_are_not_required_come_later(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway()
     assert (await gateway.upload("", {"a.txt": b"x"})).status_code == 204
     async with asyncio.timeout(60):
         while await in_database(gateway) != [("upload", "/a.txt", "done")]:

@@ -4,16 +4,17 @@ import asyncio
 import subprocess
 import sys
 from datetime import timedelta
+from typing import Any
 
 import httpx2
 import pytest
 from sqlalchemy import update
 
 from portico.api.tus import MEDIA_TYPE, UPLOADS
-from portico.model.entries import Entry
 from portico.model.paths import Path
 from portico.operations.trash import sweep_trash
 from portico.providers.contract.provider import TRASH as TRASH_FOLDER
+from portico.providers.local import staging, uploads
 from portico.providers.local.provider import LocalProvider
 from portico.runtime import processes
 from portico.store.leases import Leases
@@ -65,14 +66,14 @@ async def test_of_many_who_replace_a_file_none_loses_what_another_stored(gateway
 async def test_a_file_that_vanishes_before_it_is_kept_is_not_missed(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stat = LocalProvider.stat
+    link = staging.link_replaced
 
-    async def vanishing(self: LocalProvider, path: Path) -> Entry:
-        (gateway.files / "file").unlink(missing_ok=True)
-        return await stat(self, path)
+    def vanishing(*arguments: Any) -> bool:
+        (gateway.files / "file").unlink()
+        return link(*arguments)
 
     gateway.put("file", b"old")
-    monkeypatch.setattr(LocalProvider, "stat", vanishing)
+    monkeypatch.setattr(uploads, "link_replaced", vanishing)
     assert (await gateway.call("PUT", "file", content=b"new")).status_code == 201
     assert (gateway.files / "file").read_bytes() == b"new"
     assert await listed(gateway) == []
@@ -168,7 +169,7 @@ async def test_what_another_process_works_on_is_left_alone_until_that_ends(gatew
     database = gateway.users._database
     gateway.put("a")
     trash_id = (await gateway.call("DELETE", "a")).headers["X-Trash-Id"]
-    await database.execute(update(trash).values(status="moving"))
+    await database.execute(update(trash).values(status="restoring"))
     assert await Leases(database, "other").acquire(f"trash:{trash_id}")
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         name = processes.name_of.__wrapped__(process.pid)
@@ -177,7 +178,7 @@ async def test_what_another_process_works_on_is_left_alone_until_that_ends(gatew
         for method, parameters in (("POST", {"action": "RESTORE"}), ("DELETE", {})):
             busy = await call(gateway, method, f"/{trash_id}", **parameters)
             assert (busy.status_code, busy.json()["code"]) == (409, "not-possible")
-            assert "still being deleted" in busy.json()["detail"]
+            assert "being restored" in busy.json()["detail"]
         assert (await call(gateway, "DELETE")).status_code == 204
         assert len(await listed(gateway)) == 1
         process.kill()

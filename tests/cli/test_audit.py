@@ -116,8 +116,7 @@ def test_serve_says_that_the_metrics_have_no_place(
     assert not (home / "portico.db").exists()
 
 
-def test_the_database_is_searched(portico: Portico, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PORTICO_AUDIT_LOG", "audit.log,database")
+def test_the_journal_is_searched(portico: Portico, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORTICO_NODE_NAME", "one")
     portico("user", "add", "ann", "--password-stdin", stdin=PASSWORD)
     portico("user", "disable", "ann")
@@ -136,31 +135,3 @@ def test_the_database_is_searched(portico: Portico, home: Path, monkeypatch: pyt
     assert portico("audit", "list", "--action", "nothing").out == "No audit lines match.\n"
     for wrong in (("--limit", "0"), ("--limit", "x"), ("--since", "soon")):
         assert portico("audit", "list", *wrong).code == 2
-
-
-def test_the_file_is_searched_by_default(portico: Portico, home: Path, file: Path) -> None:
-    portico("user", "add", "ann", "--password-stdin", stdin=PASSWORD)
-    old = json.dumps({"time": "2020-01-01T00:00:00.000Z", "action": "x" * 1000}) + "\n"
-    with file.open("a") as stream:
-        stream.write(old * 300)  # more than is read at once
-        stream.write('{"time": "2026-01-01T00:00:00.000Z", "act')  # torn
-    for action in ("disable", "enable"):
-        portico("user", action, "ann")
-    found = portico("audit", "list", "--limit", "2", "--user", f"OS:{my_name()}", "--json").lines
-    assert [each["action"] for each in found] == ["user.disable", "user.enable"]
-    assert len(portico("audit", "list", "--since", "1d", "--json").lines) == 2
-    assert len(portico("audit", "list", "--limit", "1000", "--json").lines) == 304
-    (first, *_) = portico("audit", "list", "--action", "user.add", "--json").lines
-    assert first["subject"] == "ann"
-    file.unlink()
-    assert portico("audit", "list").out == "No audit lines match.\n"
-
-
-@pytest.mark.parametrize("place", ["off", "stdout"])
-def test_a_log_that_cannot_be_searched_is_one_sentence(
-    anna: Portico, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PORTICO_AUDIT_LOG", place)
-    outcome = anna("audit", "list")
-    assert (outcome.code, outcome.out) == (1, "")
-    assert "so it can't be searched; set audit.log to a file" in outcome.err

@@ -4,10 +4,12 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from portico.drive.drive import Drive, OnConflict
+from portico.drive.drive import OnConflict
 from portico.model.entries import Entry
 from portico.model.errors import NotFound
 from portico.model.paths import Path
+
+from ..recorded_drive import RecordedDrive
 
 _PIECE = 64 * 1024
 _MOST_PAGES = 10_000
@@ -26,12 +28,14 @@ async def pieces(content: bytes) -> AsyncIterator[bytes]:
         yield content[start : start + _PIECE]
 
 
-async def put(drive: Drive, path: Path | str, content: bytes = b"", on_conflict: OnConflict | None = None) -> Entry:
+async def put(
+    drive: RecordedDrive, path: Path | str, content: bytes = b"", on_conflict: OnConflict | None = None
+) -> Entry:
     where = at(path) if isinstance(path, str) else path
     return await drive.write(where, pieces(content), "application/octet-stream", on_conflict)
 
 
-async def content(drive: Drive, path: Path | str, start: int = 0, stop: int | None = None) -> bytes:
+async def content(drive: RecordedDrive, path: Path | str, start: int = 0, stop: int | None = None) -> bytes:
     download = await drive.read(at(path) if isinstance(path, str) else path, start, stop)
     async with aclosing(download.chunks) as chunks:
         found = b"".join([chunk async for chunk in chunks])
@@ -39,7 +43,7 @@ async def content(drive: Drive, path: Path | str, start: int = 0, stop: int | No
     return found
 
 
-async def walk(drive: Drive, folder: str = "", size: int = 1000) -> list[list[Entry]]:
+async def walk(drive: RecordedDrive, folder: str = "", size: int = 1000) -> list[list[Entry]]:
     """All pages of a folder."""
     pages = []
     cursor = None
@@ -52,11 +56,11 @@ async def walk(drive: Drive, folder: str = "", size: int = 1000) -> list[list[En
     raise AssertionError(f"no end after {_MOST_PAGES} pages")
 
 
-async def names(drive: Drive, folder: str = "", size: int = 1000) -> list[str]:
+async def names(drive: RecordedDrive, folder: str = "", size: int = 1000) -> list[str]:
     return [entry.name for page in await walk(drive, folder, size) for entry in page]
 
 
-async def tree(drive: Drive, folder: str = "") -> dict[str, bytes | None]:
+async def tree(drive: RecordedDrive, folder: str = "") -> dict[str, bytes | None]:
     """Everything below a folder by its path: the content of files, None for folders."""
     found: dict[str, bytes | None] = {}
     pending = [at(folder)]
@@ -71,7 +75,7 @@ async def tree(drive: Drive, folder: str = "") -> dict[str, bytes | None]:
     return found
 
 
-async def exists(drive: Drive, path: str) -> bool:
+async def exists(drive: RecordedDrive, path: str) -> bool:
     try:
         await drive.stat(at(path))
     except NotFound:

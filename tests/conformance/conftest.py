@@ -3,11 +3,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from portico.drive.cursors import CursorSeal
-from portico.drive.drive import Drive
 from portico.model.paths import Path
 from portico.model.rights import DEFAULT_RIGHTS
 from portico.providers.contract.provider import Provider
 
+from ..recorded_drive import RecordedDrive
 from .harness import COSTLY, KEY_STORES, PROVIDERS, ROOTS, SECOND_LAYER, THOROUGH, VERSIONED, Harness, known_gap
 
 
@@ -79,5 +79,5 @@ def seal() -> CursorSeal:
 
 
 @pytest.fixture
-def drive(provider: Provider, root: Path, seal: CursorSeal) -> Drive:
-    return Drive(provider, root, DEFAULT_RIGHTS, seal)
+def drive(provider: Provider, root: Path, seal: CursorSeal) -> RecordedDrive:
+    return RecordedDrive(provider, root, DEFAULT_RIGHTS, seal)

@@ -9,12 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from portico.drive.cursors import CursorSeal
-from portico.drive.drive import Drive, OnConflict
+from portico.drive.drive import OnConflict
 from portico.model.errors import InvalidCursor, InvalidPath, NotFound, PorticoError
 from portico.model.paths import Path
 from portico.model.rights import DEFAULT_RIGHTS
 from portico.providers.contract.provider import Provider
 
+from ..recorded_drive import RecordedDrive
 from .actions import at, content, names, put, tree, walk
 from .harness import Harness
 
@@ -65,22 +66,22 @@ class Spy:
 
 
 @pytest.fixture
-async def whole(provider: Provider, seal: CursorSeal) -> Drive:
+async def whole(provider: Provider, seal: CursorSeal) -> RecordedDrive:
     """All of the storage, as only the administrator sees it."""
-    drive = Drive(provider, Path(), DEFAULT_RIGHTS, seal)
+    drive = RecordedDrive(provider, Path(), DEFAULT_RIGHTS, seal)
     for path in CANARIES:
         await put(drive, path, CANARY)
     return drive
 
 
 @pytest.fixture
-async def al(whole: Drive, provider: Provider, seal: CursorSeal) -> Drive:
-    drive = Drive(provider, at("al"), DEFAULT_RIGHTS, seal)
+async def al(whole: RecordedDrive, provider: Provider, seal: CursorSeal) -> RecordedDrive:
+    drive = RecordedDrive(provider, at("al"), DEFAULT_RIGHTS, seal)
     await refill(drive)
     return drive
 
 
-async def refill(drive: Drive) -> None:
+async def refill(drive: RecordedDrive) -> None:
     """Leave nothing there but al's own, whatever was tried before."""
     page = await drive.list_page(Path(), 1000)
     for entry in page.entries:
@@ -89,7 +90,7 @@ async def refill(drive: Drive) -> None:
         await put(drive, path, OWN)
 
 
-async def looked_at(drive: Drive, path: Path) -> AsyncGenerator[bytes]:
+async def looked_at(drive: RecordedDrive, path: Path) -> AsyncGenerator[bytes]:
     """Whatever can be seen at `path`."""
     try:
         for page in await walk(drive, str(path), 1):
@@ -106,7 +107,7 @@ async def looked_at(drive: Drive, path: Path) -> AsyncGenerator[bytes]:
         yield b"".join([chunk async for chunk in chunks])
 
 
-async def attempt(drive: Drive, path: Path) -> None:
+async def attempt(drive: RecordedDrive, path: Path) -> None:
     """Try every change at `path`."""
     for change in (
         lambda: drive.copy(path, at("copied")),
@@ -131,7 +132,7 @@ async def test_a_provider_is_only_asked_below_the_root(seal: CursorSeal, path: P
     if path is None:
         return
     spy = Spy()
-    drive = Drive(cast("Provider", spy), at("al"), DEFAULT_RIGHTS, seal)
+    drive = RecordedDrive(cast("Provider", spy), at("al"), DEFAULT_RIGHTS, seal)
     async with aclosing(looked_at(drive, path)) as seen:
         assert [data async for data in seen] == []
     await attempt(drive, path)
@@ -141,7 +142,9 @@ async def test_a_provider_is_only_asked_below_the_root(seal: CursorSeal, path: P
 
 @settings(untimed, max_examples=3)
 @given(data=st.data())
-async def test_no_path_leads_out(harness: Harness, whole: Drive, al: Drive, data: st.DataObject) -> None:
+async def test_no_path_leads_out(
+    harness: Harness, whole: RecordedDrive, al: RecordedDrive, data: st.DataObject
+) -> None:
     for path in data.draw(st.lists(paths(), min_size=harness.effort, max_size=harness.effort)):
         if path is not None:
             async with aclosing(looked_at(al, path)) as seen:
@@ -155,7 +158,7 @@ async def test_no_path_leads_out(harness: Harness, whole: Drive, al: Drive, data
 
 
 @pytest.fixture
-async def cursors(whole: Drive, al: Drive) -> tuple[str, str]:
+async def cursors(whole: RecordedDrive, al: RecordedDrive) -> tuple[str, str]:
     """One of al's root and one of alice's."""
     pages = [await al.list_page(Path(), 1), await whole.list_page(at("alice"), 1)]
     own, others = (page.token for page in pages)
@@ -167,7 +170,7 @@ async def cursors(whole: Drive, al: Drive) -> tuple[str, str]:
 @pytest.mark.drive_alone
 @untimed
 @given(data=st.data())
-async def test_no_cursor_leads_out(al: Drive, cursors: tuple[str, str], data: st.DataObject) -> None:
+async def test_no_cursor_leads_out(al: RecordedDrive, cursors: tuple[str, str], data: st.DataObject) -> None:
     own, others = cursors
     halves = [own[:-22], own[-22:], others[:-22], others[-22:], "/alice/", "../alice", "alice\0"]
     cursor = data.draw(st.lists(st.sampled_from(halves) | st.text(max_size=3), max_size=4).map("".join))
@@ -179,7 +182,7 @@ async def test_no_cursor_leads_out(al: Drive, cursors: tuple[str, str], data: st
     assert {entry.name for entry in page.entries} <= {"own", "sub", "canary"}
 
 
-async def test_a_root_is_no_prefix_of_a_name(whole: Drive, al: Drive) -> None:
+async def test_a_root_is_no_prefix_of_a_name(whole: RecordedDrive, al: RecordedDrive) -> None:
     assert await names(al) == ["sub", "canary", "own"]
     assert await names(whole) == ["al", "alice", "secret", "alice.txt", "alicecanary", "canary"]
     for path in ("ice", "ice/canary", "ice.txt", "alice", "alice/canary"):
@@ -191,10 +194,10 @@ async def test_a_root_is_no_prefix_of_a_name(whole: Drive, al: Drive) -> None:
             await al.delete(at(path), recursive=True)
 
 
-async def test_an_empty_root_hides_its_siblings(whole: Drive, provider: Provider, seal: CursorSeal) -> None:
+async def test_an_empty_root_hides_its_siblings(whole: RecordedDrive, provider: Provider, seal: CursorSeal) -> None:
     before = await tree(whole)
     for root in ("a", "ali", "alice/can", "alice/canary2"):
-        drive = Drive(provider, at(root), DEFAULT_RIGHTS, seal)
+        drive = RecordedDrive(provider, at(root), DEFAULT_RIGHTS, seal)
         assert await names(drive) == []
         with pytest.raises(NotFound):
             await drive.delete(at("ce"), recursive=True)

@@ -4,12 +4,13 @@ from contextlib import aclosing
 
 import pytest
 
-from portico.drive.drive import Drive, OnConflict
+from portico.drive.drive import OnConflict
 from portico.model.entries import Entry
 from portico.model.errors import AlreadyExists, Changed, IsAFolder, NotAFolder, NotFound, RangeNotSatisfiable
 from portico.model.paths import Path
 from portico.providers.contract.provider import Provider
 
+from ..recorded_drive import RecordedDrive
 from .actions import at, content, exists, names, noise, pieces, put, walk
 from .harness import Harness
 
@@ -35,7 +36,7 @@ async def broken(content: bytes) -> AsyncIterator[bytes]:
 
 
 @pytest.mark.both_roots
-async def test_a_file_is_found_and_nothing_else(provider: Provider, drive: Drive, root: Path) -> None:
+async def test_a_file_is_found_and_nothing_else(provider: Provider, drive: RecordedDrive, root: Path) -> None:
     written = await put(drive, "f/file", b"content")
     found = await provider.find_file(at("f/file").under(root))
     assert found
@@ -45,7 +46,7 @@ async def test_a_file_is_found_and_nothing_else(provider: Provider, drive: Drive
 
 
 @pytest.mark.both_roots
-async def test_a_file_is_written_and_read(drive: Drive) -> None:
+async def test_a_file_is_written_and_read(drive: RecordedDrive) -> None:
     for name in ("file", "f/file"):
         written = await put(drive, name, b"content")
         assert await content(drive, name) == b"content"
@@ -55,7 +56,7 @@ async def test_a_file_is_written_and_read(drive: Drive) -> None:
     assert await names(drive, "f") == ["file"]
 
 
-async def test_bytes_in_are_bytes_out(drive: Drive, harness: Harness) -> None:
+async def test_bytes_in_are_bytes_out(drive: RecordedDrive, harness: Harness) -> None:
     for parts, more in SIZES.values():
         data = noise(parts * harness.part + more)
         written = await put(drive, "f/file", data)
@@ -66,7 +67,7 @@ async def test_bytes_in_are_bytes_out(drive: Drive, harness: Harness) -> None:
         assert known.etag
 
 
-async def test_pieces_of_any_size_make_one_file(drive: Drive, harness: Harness) -> None:
+async def test_pieces_of_any_size_make_one_file(drive: RecordedDrive, harness: Harness) -> None:
     async def cut(data: bytes, step: int, between: bytes | None) -> AsyncIterator[bytes]:
         for start in range(0, len(data), step):
             yield data[start : start + step]
@@ -79,7 +80,7 @@ async def test_pieces_of_any_size_make_one_file(drive: Drive, harness: Harness) 
         assert await content(drive, "file") == data
 
 
-async def test_ranges(drive: Drive, harness: Harness) -> None:
+async def test_ranges(drive: RecordedDrive, harness: Harness) -> None:
     part = harness.part
     data = noise(2 * part + 10)
     size = len(data)
@@ -94,14 +95,14 @@ async def test_ranges(drive: Drive, harness: Harness) -> None:
     await download.chunks.aclose()
 
 
-async def test_a_range_behind_the_end(drive: Drive) -> None:
+async def test_a_range_behind_the_end(drive: RecordedDrive) -> None:
     await put(drive, "file", b"12345")
     with pytest.raises(RangeNotSatisfiable) as caught:
         await drive.read(at("file"), 6)
     assert caught.value.size == 5
 
 
-async def test_a_download_may_be_abandoned(drive: Drive, harness: Harness) -> None:
+async def test_a_download_may_be_abandoned(drive: RecordedDrive, harness: Harness) -> None:
     await put(drive, "file", noise(2 * harness.part))
     untouched = await drive.read(at("file"))
     await untouched.chunks.aclose()
@@ -110,7 +111,7 @@ async def test_a_download_may_be_abandoned(drive: Drive, harness: Harness) -> No
     await begun.chunks.aclose()
 
 
-async def test_another_version_is_recognised_by_its_etag(drive: Drive) -> None:
+async def test_another_version_is_recognised_by_its_etag(drive: RecordedDrive) -> None:
     first = await put(drive, "file", b"first")
     download = await drive.read(at("file"), etag=first.etag)
     async with aclosing(download.chunks) as chunks:
@@ -122,7 +123,7 @@ async def test_another_version_is_recognised_by_its_etag(drive: Drive) -> None:
         await drive.read(at("file"), etag=first.etag)
 
 
-async def test_reading_what_is_no_file(drive: Drive) -> None:
+async def test_reading_what_is_no_file(drive: RecordedDrive) -> None:
     await put(drive, "folder/file")
     for path in ("missing", "folder/missing", "folder/file/below", "missing/below"):
         with pytest.raises(NotFound):
@@ -132,7 +133,7 @@ async def test_reading_what_is_no_file(drive: Drive) -> None:
             await drive.read(at(path))
 
 
-async def test_the_content_type(drive: Drive, harness: Harness) -> None:
+async def test_the_content_type(drive: RecordedDrive, harness: Harness) -> None:
     written = await drive.write(at("report.pdf"), pieces(b"x"), "text/x-own")
     expected = "text/x-own" if harness.keeps_types else "application/pdf"
     known = await drive.stat(at("report.pdf"))
@@ -142,7 +143,7 @@ async def test_the_content_type(drive: Drive, harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("size", ["empty", "part", "several-parts"])
-async def test_a_body_that_breaks_leaves_nothing(drive: Drive, harness: Harness, size: str) -> None:
+async def test_a_body_that_breaks_leaves_nothing(drive: RecordedDrive, harness: Harness, size: str) -> None:
     parts, more = SIZES[size]
     data = noise(parts * harness.part + more)
     await put(drive, "kept/old", b"old")
@@ -158,7 +159,7 @@ async def test_a_body_that_breaks_leaves_nothing(drive: Drive, harness: Harness,
     assert await content(drive, "kept/old") == b"old"
 
 
-async def test_a_cancelled_write_leaves_nothing(drive: Drive, harness: Harness) -> None:
+async def test_a_cancelled_write_leaves_nothing(drive: RecordedDrive, harness: Harness) -> None:
     await put(drive, "old", b"old")
     halfway = asyncio.Event()
 
@@ -179,7 +180,7 @@ async def test_a_cancelled_write_leaves_nothing(drive: Drive, harness: Harness) 
     assert await content(drive, "old") == b"old"
 
 
-async def test_nothing_is_seen_before_the_last_piece(drive: Drive, harness: Harness) -> None:
+async def test_nothing_is_seen_before_the_last_piece(drive: RecordedDrive, harness: Harness) -> None:
     await put(drive, "old", b"old")
     data = noise(harness.part + 1)
 
@@ -196,7 +197,7 @@ async def test_nothing_is_seen_before_the_last_piece(drive: Drive, harness: Harn
     assert await content(drive, "a/b/new") == data
 
 
-async def test_a_file_may_be_kept(drive: Drive, harness: Harness) -> None:
+async def test_a_file_may_be_kept(drive: RecordedDrive, harness: Harness) -> None:
     await put(drive, "file", b"old")
     for size in (3, harness.part + 1):
         # What happened and not what somebody may do: that would read like a missing right.
@@ -207,7 +208,7 @@ async def test_a_file_may_be_kept(drive: Drive, harness: Harness) -> None:
     assert await content(drive, "new") == b"new"
 
 
-async def test_a_renamed_file_keeps_both(drive: Drive) -> None:
+async def test_a_renamed_file_keeps_both(drive: RecordedDrive) -> None:
     for expected in (
         ["a.b.txt", "a.b (1).txt", "a.b (2).txt"],
         [".dot", ".dot (1)", ".dot (2)"],
@@ -220,7 +221,7 @@ async def test_a_renamed_file_keeps_both(drive: Drive) -> None:
 
 @pytest.mark.drive_alone
 async def test_a_free_name_is_found_with_few_questions(
-    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch
+    drive: RecordedDrive, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many there are: the 41st asks no 41 times before its body is read."""
     async with asyncio.TaskGroup() as group:
@@ -243,7 +244,7 @@ async def test_a_free_name_is_found_with_few_questions(
     assert len(asked) <= 15
 
 
-async def test_a_write_tells_the_entry_that_is_listed(drive: Drive, harness: Harness) -> None:
+async def test_a_write_tells_the_entry_that_is_listed(drive: RecordedDrive, harness: Harness) -> None:
     await put(drive, "f/file.txt", b"old")
     for size in (0, 3, harness.part + 1):
         reported = await put(drive, "f/file.txt", noise(size), OnConflict.RENAME)
@@ -253,7 +254,7 @@ async def test_a_write_tells_the_entry_that_is_listed(drive: Drive, harness: Har
         assert reported.modified is not None
 
 
-async def test_one_of_many_writers_wins_where_nothing_may_be_replaced(drive: Drive, harness: Harness) -> None:
+async def test_one_of_many_writers_wins_where_nothing_may_be_replaced(drive: RecordedDrive, harness: Harness) -> None:
     bodies = [noise(harness.part // 8 + number, number) for number in range(12)]
     outcomes = await asyncio.gather(
         *(put(drive, "f/file", body, OnConflict.FAIL) for body in bodies), return_exceptions=True
@@ -265,7 +266,7 @@ async def test_one_of_many_writers_wins_where_nothing_may_be_replaced(drive: Dri
     assert await names(drive, "f") == ["file"]
 
 
-async def test_many_writers_who_rename_all_win(drive: Drive) -> None:
+async def test_many_writers_who_rename_all_win(drive: RecordedDrive) -> None:
     bodies = [noise(1000, number) for number in range(10)]
     written = await asyncio.gather(*(put(drive, "f/file", body, OnConflict.RENAME) for body in bodies))
     assert sorted(await names(drive, "f")) == sorted(entry.name for entry in written)
@@ -273,7 +274,7 @@ async def test_many_writers_who_rename_all_win(drive: Drive) -> None:
         assert await content(drive, f"f/{entry.name}") == body
 
 
-async def test_readers_see_whole_versions_while_writers_replace(drive: Drive, harness: Harness) -> None:
+async def test_readers_see_whole_versions_while_writers_replace(drive: RecordedDrive, harness: Harness) -> None:
     bodies = [noise(harness.part + number, number) for number in range(4)]
     await put(drive, "file", bodies[0])
     writers = [asyncio.ensure_future(put(drive, "file", body)) for body in bodies]
@@ -286,7 +287,7 @@ async def test_readers_see_whole_versions_while_writers_replace(drive: Drive, ha
     assert await names(drive) == ["file"]
 
 
-async def test_a_file_never_replaces_a_folder(drive: Drive) -> None:
+async def test_a_file_never_replaces_a_folder(drive: RecordedDrive) -> None:
     await put(drive, "folder/inside", b"kept")
     await drive.make_folder(at("empty"))
     for path in ("folder", "empty"):
@@ -300,14 +301,14 @@ async def test_a_file_never_replaces_a_folder(drive: Drive) -> None:
 
 @pytest.mark.drive_alone
 @pytest.mark.both_roots
-async def test_the_root_is_a_folder_even_before_it_holds_anything(drive: Drive) -> None:
+async def test_the_root_is_a_folder_even_before_it_holds_anything(drive: RecordedDrive) -> None:
     for choice in (None, *OnConflict):
         with pytest.raises(IsAFolder):
             await put(drive, "/", b"new", choice)
     assert await names(drive) == []
 
 
-async def test_a_file_on_the_way_is_not_a_folder(drive: Drive) -> None:
+async def test_a_file_on_the_way_is_not_a_folder(drive: RecordedDrive) -> None:
     await put(drive, "a/file", b"kept")
     for path in ("a/file/new", "a/file/b/c/new"):
         for choice in (None, *OnConflict):

@@ -1,12 +1,12 @@
 import pytest
 
 from portico.drive.cursors import CursorSeal
-from portico.drive.drive import Drive
 from portico.model.errors import InvalidCursor
 from portico.model.paths import Path
 from portico.model.rights import DEFAULT_RIGHTS
 from portico.providers.contract.provider import Provider
 
+from ..recorded_drive import RecordedDrive
 from .actions import at, put
 from .harness import Harness
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.above_services
 
 
 @pytest.fixture
-async def cursor(drive: Drive) -> str:
+async def cursor(drive: RecordedDrive) -> str:
     for path in ("f/1", "f/2", "f/3", "g/1", "g/2", "f/g/1"):
         await put(drive, path)
     token = (await drive.list_page(at("f"), 1)).token
@@ -22,23 +22,23 @@ async def cursor(drive: Drive) -> str:
     return token
 
 
-async def refused(drive: Drive, folder: str, cursor: str) -> None:
+async def refused(drive: RecordedDrive, folder: str, cursor: str) -> None:
     with pytest.raises(InvalidCursor):
         await drive.list_page(at(folder), 10, cursor)
 
 
-async def test_a_cursor_works_again_and_again(drive: Drive, cursor: str) -> None:
+async def test_a_cursor_works_again_and_again(drive: RecordedDrive, cursor: str) -> None:
     pages = [await drive.list_page(at("f"), size, cursor) for size in (2, 1, 2)]
     assert pages[0] == pages[2]
     assert pages[0].entries[:1] == pages[1].entries
 
 
 async def test_a_cursor_outlives_the_provider_object(
-    drive: Drive, harness: Harness, root: Path, seal: CursorSeal, cursor: str
+    drive: RecordedDrive, harness: Harness, root: Path, seal: CursorSeal, cursor: str
 ) -> None:
     expected = await drive.list_page(at("f"), 10, cursor)
     node = harness.open()
-    found = await Drive(node, root, DEFAULT_RIGHTS, seal).list_page(at("f"), 10, cursor)
+    found = await RecordedDrive(node, root, DEFAULT_RIGHTS, seal).list_page(at("f"), 10, cursor)
     await node.close()
     assert found == expected
 
@@ -46,25 +46,25 @@ async def test_a_cursor_outlives_the_provider_object(
 @pytest.mark.drive_alone
 @pytest.mark.parametrize("folder", ["", "g", "f/g", "F", "missing"])
 async def test_a_cursor_of_another_folder(
-    drive: Drive, provider: Provider, cursor: str, folder: str, monkeypatch: pytest.MonkeyPatch
+    drive: RecordedDrive, provider: Provider, cursor: str, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forbid_listing(provider, monkeypatch)
     await refused(drive, folder, cursor)
 
 
 @pytest.mark.drive_alone
-async def test_a_cursor_of_another_root(drive: Drive, provider: Provider, seal: CursorSeal) -> None:
+async def test_a_cursor_of_another_root(drive: RecordedDrive, provider: Provider, seal: CursorSeal) -> None:
     for root in ("one", "two"):
         for name in "ab":
-            await put(Drive(provider, at(root), DEFAULT_RIGHTS, seal), f"f/{name}")
-    cursor = (await Drive(provider, at("one"), DEFAULT_RIGHTS, seal).list_page(at("f"), 1)).token
+            await put(RecordedDrive(provider, at(root), DEFAULT_RIGHTS, seal), f"f/{name}")
+    cursor = (await RecordedDrive(provider, at("one"), DEFAULT_RIGHTS, seal).list_page(at("f"), 1)).token
     assert cursor is not None
-    await refused(Drive(provider, at("two"), DEFAULT_RIGHTS, seal), "f", cursor)
+    await refused(RecordedDrive(provider, at("two"), DEFAULT_RIGHTS, seal), "f", cursor)
 
 
 async def test_a_cursor_of_another_connection(harness: Harness, root: Path, seal: CursorSeal, cursor: str) -> None:
     other = await harness.open_other()
-    drive = Drive(other, root, DEFAULT_RIGHTS, seal)
+    drive = RecordedDrive(other, root, DEFAULT_RIGHTS, seal)
     await put(drive, "f/1")
     await put(drive, "f/2")
     await refused(drive, "f", cursor)
@@ -73,12 +73,12 @@ async def test_a_cursor_of_another_connection(harness: Harness, root: Path, seal
 
 @pytest.mark.drive_alone
 async def test_a_cursor_of_another_key(provider: Provider, root: Path, cursor: str) -> None:
-    await refused(Drive(provider, root, DEFAULT_RIGHTS, CursorSeal(b"another key")), "f", cursor)
+    await refused(RecordedDrive(provider, root, DEFAULT_RIGHTS, CursorSeal(b"another key")), "f", cursor)
 
 
 @pytest.mark.drive_alone
 async def test_an_altered_cursor(
-    drive: Drive, provider: Provider, cursor: str, monkeypatch: pytest.MonkeyPatch
+    drive: RecordedDrive, provider: Provider, cursor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forbid_listing(provider, monkeypatch)
     altered = [
@@ -90,12 +90,12 @@ async def test_an_altered_cursor(
         await refused(drive, "f", other)
 
 
-async def test_a_cursor_of_a_folder_that_is_gone(drive: Drive, cursor: str) -> None:
+async def test_a_cursor_of_a_folder_that_is_gone(drive: RecordedDrive, cursor: str) -> None:
     await drive.delete(at("f"), recursive=True)
     await refused(drive, "f", cursor)
 
 
-async def test_a_cursor_of_a_folder_that_became_a_file(drive: Drive, cursor: str) -> None:
+async def test_a_cursor_of_a_folder_that_became_a_file(drive: RecordedDrive, cursor: str) -> None:
     await drive.delete(at("f"), recursive=True)
     await put(drive, "f")
     await refused(drive, "f", cursor)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from portico.drive.drive import Drive
 from portico.model.entries import Entry
 from portico.model.errors import IsAFolder, NotAFolder, NotFound
 from portico.model.paths import Path
@@ -17,6 +16,7 @@ from portico.providers.contract.provider import Provider
 from portico.providers.contract.uploads import WriteOptions
 from portico.providers.objects.service import ObjectService
 
+from ..recorded_drive import RecordedDrive
 from .actions import at, content, exists, names, pieces, put, tree
 from .harness import KEY_STORES
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.above_services
 
 
 @pytest.fixture
-async def file_and_folder(provider: Provider, drive: Drive, root: Path) -> None:
+async def file_and_folder(provider: Provider, drive: RecordedDrive, root: Path) -> None:
     assert isinstance(provider, ObjectService)
     for key, data in (("a", b"file"), ("a/b", b"in the folder")):
         await provider.store("/".join([*root.segments, key]), pieces(data), "text/plain", WriteOptions())
@@ -33,7 +33,7 @@ async def file_and_folder(provider: Provider, drive: Drive, root: Path) -> None:
 @pytest.mark.object_services
 @pytest.mark.both_roots
 @pytest.mark.usefixtures("file_and_folder")
-async def test_each_is_found_by_how_it_is_written(provider: Provider, drive: Drive, root: Path) -> None:
+async def test_each_is_found_by_how_it_is_written(provider: Provider, drive: RecordedDrive, root: Path) -> None:
     found = await provider.find_file(at("a").under(root))
     assert found
     assert found.size == 4
@@ -49,7 +49,7 @@ async def test_each_is_found_by_how_it_is_written(provider: Provider, drive: Dri
 @pytest.mark.object_services
 @pytest.mark.both_roots
 @pytest.mark.usefixtures("file_and_folder")
-async def test_each_is_removed_alone(drive: Drive) -> None:
+async def test_each_is_removed_alone(drive: RecordedDrive) -> None:
     await drive.delete(at("a/"), recursive=True)
     assert await tree(drive) == {"/a": b"file"}
     await drive.delete(at("a/"))
@@ -58,7 +58,7 @@ async def test_each_is_removed_alone(drive: Drive) -> None:
 
 @pytest.mark.object_services
 @pytest.mark.usefixtures("file_and_folder")
-async def test_the_file_goes_first_where_no_slash_is_written(drive: Drive) -> None:
+async def test_the_file_goes_first_where_no_slash_is_written(drive: RecordedDrive) -> None:
     await drive.delete(at("a"), recursive=True)
     assert await tree(drive) == {"/a": None, "/a/b": b"in the folder"}
 
@@ -66,7 +66,7 @@ async def test_the_file_goes_first_where_no_slash_is_written(drive: Drive) -> No
 @pytest.mark.parametrize("how", ["copy", "move"])
 @pytest.mark.object_services
 @pytest.mark.usefixtures("file_and_folder")
-async def test_each_is_copied_and_moved_alone(drive: Drive, how: str) -> None:
+async def test_each_is_copied_and_moved_alone(drive: RecordedDrive, how: str) -> None:
     transfer = drive.copy if how == "copy" else drive.move
     await transfer(at("a/"), at("folder"))
     assert await tree(drive, "folder") == {"/folder/b": b"in the folder"}
@@ -78,12 +78,12 @@ async def test_each_is_copied_and_moved_alone(drive: Drive, how: str) -> None:
 
 @pytest.mark.object_services
 @pytest.mark.usefixtures("file_and_folder")
-async def test_the_folder_can_be_written_into(drive: Drive) -> None:
+async def test_the_folder_can_be_written_into(drive: RecordedDrive) -> None:
     await put(drive, "a/c", b"more")
     assert await names(drive, "a") == ["b", "c"]
 
 
-async def test_a_slash_at_the_end_does_no_harm_where_there_is_one_only(drive: Drive) -> None:
+async def test_a_slash_at_the_end_does_no_harm_where_there_is_one_only(drive: RecordedDrive) -> None:
     await put(drive, "file", b"file")
     await drive.make_folder(at("folder/"))
     assert not (await drive.stat(at("file/"))).is_folder
@@ -102,7 +102,7 @@ async def test_the_key_stores_are_known(request: pytest.FixtureRequest, provider
 
 @pytest.mark.object_services
 async def test_a_folder_that_is_listed_again_is_not_looked_up_again(
-    provider: Provider, drive: Drive, monkeypatch: pytest.MonkeyPatch
+    provider: Provider, drive: RecordedDrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A listing without `action` is what most scripts ask for: it costs one call, not two."""
     assert isinstance(provider, ObjectService)
@@ -124,7 +124,7 @@ async def test_a_folder_that_is_listed_again_is_not_looked_up_again(
 @pytest.mark.parametrize("first", ["file", "folder"])
 @pytest.mark.parametrize("maker", ["write", "mkdir", "copy", "resumable"])
 async def test_two_at_once_make_no_file_and_folder_of_one_name(
-    provider: Provider, drive: Drive, first: str, maker: str
+    provider: Provider, drive: RecordedDrive, first: str, maker: str
 ) -> None:
     """Both have looked before either is stored; the one that is stored first wins."""
     await put(drive, "source", b"content")
@@ -166,7 +166,7 @@ async def no_save(*, last: bool = False) -> None:
 
 @pytest.mark.object_services
 @pytest.mark.parametrize("before", ["checked", "written"])
-async def test_a_folder_that_became_a_file_takes_no_file(drive: Drive, before: str) -> None:
+async def test_a_folder_that_became_a_file_takes_no_file(drive: RecordedDrive, before: str) -> None:
     """A form stores several files in a folder that was checked once, some time ago."""
     if before == "checked":
         await drive.check_target(at("a"))
@@ -181,7 +181,7 @@ async def test_a_folder_that_became_a_file_takes_no_file(drive: Drive, before: s
 
 @pytest.mark.object_services
 async def test_a_folder_is_checked_once_for_several_files(
-    provider: Any, drive: Drive, monkeypatch: pytest.MonkeyPatch
+    provider: Any, drive: RecordedDrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[Path] = []
     check_ancestors = provider.check_ancestors
@@ -200,7 +200,7 @@ async def test_a_folder_is_checked_once_for_several_files(
 
 @pytest.mark.object_services
 async def test_a_copied_folder_is_not_made_below_a_file_that_was_stored_in_the_meantime(
-    provider: Any, drive: Drive, monkeypatch: pytest.MonkeyPatch
+    provider: Any, drive: RecordedDrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(drive, "source/x", b"content")
     is_folder = provider._is_folder
@@ -219,7 +219,7 @@ async def test_a_copied_folder_is_not_made_below_a_file_that_was_stored_in_the_m
 
 
 @pytest.mark.object_services
-async def test_an_upload_that_fails_keeps_no_name_from_others(drive: Drive) -> None:
+async def test_an_upload_that_fails_keeps_no_name_from_others(drive: RecordedDrive) -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield b"x"
         await put(drive, "other", b"meanwhile")

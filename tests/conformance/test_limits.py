@@ -2,13 +2,13 @@
 
 import pytest
 
-from portico.drive.drive import Drive
 from portico.model.errors import InvalidPath, NotAFolder, NotFound
 from portico.model.paths import Path
 from portico.providers.contract.provider import Provider
 from portico.providers.contract.uploads import WriteOptions
 from portico.providers.objects.service import ObjectService
 
+from ..recorded_drive import RecordedDrive
 from .actions import at, content, names, pieces, put
 
 pytestmark = pytest.mark.above_services
@@ -17,8 +17,8 @@ LONGEST = 1024
 
 
 @pytest.mark.drive_alone
-async def test_what_is_made_may_be_so_deep_and_no_deeper(provider: Provider, root: Path, drive: Drive) -> None:
-    shallow = Drive(provider, root, drive.rights, drive._seal, path_depth=3)
+async def test_what_is_made_may_be_so_deep_and_no_deeper(provider: Provider, root: Path, drive: RecordedDrive) -> None:
+    shallow = RecordedDrive(provider, root, drive.rights, drive._seal, path_depth=3)
     await shallow.check_target(at("a/b"))
     with pytest.raises(InvalidPath):  # a file in it would lie too deep
         await shallow.check_target(at("a/b/c"))
@@ -39,9 +39,9 @@ async def test_what_is_made_may_be_so_deep_and_no_deeper(provider: Provider, roo
         await shallow.check_target(at("a/b/c/d"))
 
 
-async def test_what_lies_deeper_can_be_read_and_removed(provider: Provider, root: Path, drive: Drive) -> None:
+async def test_what_lies_deeper_can_be_read_and_removed(provider: Provider, root: Path, drive: RecordedDrive) -> None:
     await put(drive, "a/b/c/d/file", b"deep")
-    shallow = Drive(provider, root, drive.rights, drive._seal, path_depth=2)
+    shallow = RecordedDrive(provider, root, drive.rights, drive._seal, path_depth=2)
     assert await content(shallow, "a/b/c/d/file") == b"deep"
     assert await names(shallow, "a/b/c/d") == ["file"]
     await shallow.copy(at("a/b/c/d/file"), at("up"))
@@ -53,7 +53,7 @@ async def test_what_lies_deeper_can_be_read_and_removed(provider: Provider, root
 @pytest.mark.object_services
 @pytest.mark.both_roots
 async def test_a_key_of_the_greatest_length_is_a_file_like_any_other(
-    provider: Provider, drive: Drive, root: Path
+    provider: Provider, drive: RecordedDrive, root: Path
 ) -> None:
     assert isinstance(provider, ObjectService)
     above = "/".join(["l" * 250] * 3)

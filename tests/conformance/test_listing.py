@@ -4,11 +4,11 @@ from itertools import islice
 
 import pytest
 
-from portico.drive.drive import Drive
 from portico.model.entries import FOLDER_TYPE, Entry
 from portico.model.errors import NotAFolder, NotFound
 from portico.providers.contract.provider import Provider
 
+from ..recorded_drive import RecordedDrive
 from .actions import at, names, put, walk
 from .harness import Harness
 
@@ -21,7 +21,7 @@ def listing_order(entries: list[Entry]) -> list[Entry]:
 
 
 @pytest.fixture
-async def mixed(drive: Drive) -> None:
+async def mixed(drive: RecordedDrive) -> None:
     """A folder `f` of files and folders, beside others whose names begin alike."""
     for name in reversed(FOLDERS):
         await put(drive, f"f/{name}/inside")
@@ -32,7 +32,7 @@ async def mixed(drive: Drive) -> None:
 
 
 @pytest.mark.usefixtures("mixed")
-async def test_a_walk_shows_every_entry_once_and_pages_are_ordered(drive: Drive, harness: Harness) -> None:
+async def test_a_walk_shows_every_entry_once_and_pages_are_ordered(drive: RecordedDrive, harness: Harness) -> None:
     for size in (1, 2, 3, 1000):
         pages = await walk(drive, "f", size)
         for page in pages:
@@ -47,7 +47,7 @@ async def test_a_walk_shows_every_entry_once_and_pages_are_ordered(drive: Drive,
 
 @pytest.mark.usefixtures("mixed")
 async def test_a_size_beyond_the_maximum_is_clamped(
-    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch
+    drive: RecordedDrive, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert len(await names(drive, "f", provider.max_page_size)) == len(FOLDERS + FILES)
     assert len(await names(drive, "f", 10 * provider.max_page_size)) == len(FOLDERS + FILES)
@@ -57,7 +57,7 @@ async def test_a_size_beyond_the_maximum_is_clamped(
     assert sum(map(len, pages)) == len(FOLDERS + FILES)
 
 
-async def test_entries_say_what_they_are(drive: Drive) -> None:
+async def test_entries_say_what_they_are(drive: RecordedDrive) -> None:
     before = datetime.now(UTC) - timedelta(minutes=5)
     await put(drive, "f/report.pdf", b"12345")
     await drive.make_folder(at("f/sub"))
@@ -73,27 +73,27 @@ async def test_entries_say_what_they_are(drive: Drive) -> None:
 
 
 @pytest.mark.both_roots
-async def test_the_root_exists_while_it_holds_nothing(drive: Drive) -> None:
+async def test_the_root_exists_while_it_holds_nothing(drive: RecordedDrive) -> None:
     assert await walk(drive) == [[]]
     entry = await drive.stat(at("/"))
     assert (entry.name, entry.is_folder, entry.content_type) == ("/", True, FOLDER_TYPE)
 
 
 @pytest.mark.both_roots
-async def test_the_root_is_listed(drive: Drive) -> None:
+async def test_the_root_is_listed(drive: RecordedDrive) -> None:
     await put(drive, "file")
     await put(drive, "folder/inside")
     assert await names(drive) == ["folder", "file"]
 
 
-async def test_an_empty_folder_is_listed(drive: Drive) -> None:
+async def test_an_empty_folder_is_listed(drive: RecordedDrive) -> None:
     await drive.make_folder(at("empty"))
     assert await walk(drive, "empty") == [[]]
     assert await names(drive) == ["empty"]
 
 
 @pytest.mark.both_roots
-async def test_a_missing_folder_is_not_found(drive: Drive) -> None:
+async def test_a_missing_folder_is_not_found(drive: RecordedDrive) -> None:
     await put(drive, "file")
     await put(drive, "folder/inside")
     for path in ("missing", "folder/missing", "file/below", "fil", "folde"):
@@ -103,13 +103,13 @@ async def test_a_missing_folder_is_not_found(drive: Drive) -> None:
             await drive.stat(at(path))
 
 
-async def test_a_file_is_not_a_folder(drive: Drive) -> None:
+async def test_a_file_is_not_a_folder(drive: RecordedDrive) -> None:
     await put(drive, "folder/file")
     with pytest.raises(NotAFolder):
         await drive.list_page(at("folder/file"), 10)
 
 
-async def test_unchanged_entries_are_listed_once_while_others_come_and_go(drive: Drive) -> None:
+async def test_unchanged_entries_are_listed_once_while_others_come_and_go(drive: RecordedDrive) -> None:
     steady = [f"f/{number:02}" for number in range(0, 12, 2)] + [f"f/{number:02}/x" for number in (30, 40)]
     fleeting = [f"f/{number:02}" for number in range(1, 12, 2)]
     for path in steady + fleeting:
@@ -131,7 +131,7 @@ async def test_unchanged_entries_are_listed_once_while_others_come_and_go(drive:
     assert set(seen.values()) == {1}
 
 
-async def test_a_walk_goes_on_when_the_entry_it_stopped_at_is_gone(drive: Drive) -> None:
+async def test_a_walk_goes_on_when_the_entry_it_stopped_at_is_gone(drive: RecordedDrive) -> None:
     for name in "abcdef":
         await put(drive, f"f/{name}")
     page = await drive.list_page(at("f"), 2)

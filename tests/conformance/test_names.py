@@ -2,10 +2,10 @@ import unicodedata
 
 import pytest
 
-from portico.drive.drive import Drive
 from portico.model.errors import InvalidPath, NotFound
 from portico.model.paths import Path
 
+from ..recorded_drive import RecordedDrive
 from .actions import at, content, names, put
 from .harness import Harness
 
@@ -51,7 +51,7 @@ ALIKE = [
 ]
 
 
-async def test_odd_names(drive: Drive, harness: Harness) -> None:
+async def test_odd_names(drive: RecordedDrive, harness: Harness) -> None:
     odd = [name for name in ODD_NAMES.values() if harness.holds(name)]
     for name in odd:
         await put(drive, Path(("f", name)), name.encode())
@@ -70,7 +70,7 @@ async def test_odd_names(drive: Drive, harness: Harness) -> None:
     assert set(await names(drive)) <= {"f", "moved"}
 
 
-async def test_a_name_that_the_service_forbids(drive: Drive, harness: Harness) -> None:
+async def test_a_name_that_the_service_forbids(drive: RecordedDrive, harness: Harness) -> None:
     for name in ODD_NAMES.values():
         if not harness.holds(name):
             with pytest.raises(InvalidPath):
@@ -78,7 +78,7 @@ async def test_a_name_that_the_service_forbids(drive: Drive, harness: Harness) -
     assert await names(drive) == []
 
 
-async def test_names_that_look_alike_are_different_names(drive: Drive) -> None:
+async def test_names_that_look_alike_are_different_names(drive: RecordedDrive) -> None:
     for name in ALIKE:
         await put(drive, Path(("f", name)), name.encode())
     assert sorted(await names(drive, "f", 2)) == sorted(ALIKE)
@@ -87,14 +87,14 @@ async def test_names_that_look_alike_are_different_names(drive: Drive) -> None:
 
 
 @pytest.mark.both_roots
-async def test_a_folder_and_a_file_whose_names_begin_alike(drive: Drive) -> None:
+async def test_a_folder_and_a_file_whose_names_begin_alike(drive: RecordedDrive) -> None:
     for path in ("a", "a.txt", "a-b/x", "a0/x", "ab/x"):
         await put(drive, path)
     await drive.delete(at("a"))
     assert await names(drive) == ["a-b", "a0", "ab", "a.txt"]
 
 
-async def test_a_path_that_no_service_holds_is_reported_as_such(drive: Drive) -> None:
+async def test_a_path_that_no_service_holds_is_reported_as_such(drive: RecordedDrive) -> None:
     endless = Path(("x" * 250,) * 20)
     for work in (drive.stat(endless), drive.list_page(endless, 10), drive.read(endless), drive.delete(endless)):
         with pytest.raises((InvalidPath, NotFound)):

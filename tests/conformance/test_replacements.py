@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-from portico.drive.drive import Drive
 from portico.model.errors import Changed, PorticoError, changed
 from portico.model.paths import Path
 from portico.providers.contract.provider import TRASH, Provider
 from portico.providers.objects.service import ObjectService, Version, key_of
 
+from ..recorded_drive import RecordedDrive
 from .actions import at, content, exists, put, tree
 
 pytestmark = pytest.mark.above_services
 
 
-async def newest(drive: Drive, source: str, target: str) -> bytes:
+async def newest(drive: RecordedDrive, source: str, target: str) -> bytes:
     return await content(drive, source if await exists(drive, source) else target)
 
 
 @pytest.mark.parametrize("merging", [False, True], ids=["new", "merge"])
-async def test_a_file_that_is_replaced_during_a_move_is_not_lost(drive: Drive, merging: bool) -> None:
+async def test_a_file_that_is_replaced_during_a_move_is_not_lost(drive: RecordedDrive, merging: bool) -> None:
     if merging:
         await put(drive, "to/other", b"other")
     for name in "abcd":
@@ -72,7 +72,7 @@ def before_each_copy(provider: ObjectService, act: Callable[[], Awaitable[object
 @pytest.mark.object_services  # the others move by a rename: there is no moment in between
 @pytest.mark.parametrize("source", ["from", "from/b"])
 async def test_what_is_replaced_after_its_copy_stays_at_the_source(
-    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, source: str
+    drive: RecordedDrive, provider: Provider, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     assert isinstance(provider, ObjectService)
     for name in "abc":
@@ -93,7 +93,7 @@ async def test_what_is_replaced_after_its_copy_stays_at_the_source(
 @pytest.mark.object_services
 @pytest.mark.parametrize("how", ["copy", "move"])
 async def test_what_is_replaced_before_its_copy_is_copied_as_it_is_then(
-    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
+    drive: RecordedDrive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     assert isinstance(provider, ObjectService)
     await put(drive, "from/b", b"old")
@@ -115,7 +115,7 @@ async def test_what_is_replaced_before_its_copy_is_copied_as_it_is_then(
 @pytest.mark.object_services
 @pytest.mark.parametrize("how", ["copy", "move"])
 async def test_a_transfer_that_is_called_off_leaves_whole_files(
-    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
+    drive: RecordedDrive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     assert isinstance(provider, ObjectService)
     for number in range(20):
@@ -146,7 +146,7 @@ async def test_a_transfer_that_is_called_off_leaves_whole_files(
 @pytest.mark.parametrize("path", ["from", "from/b"])
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "always"])
 async def test_replaced_file_is_deleted_as_it_is_then(
-    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, path: str, lasting: bool
+    drive: RecordedDrive, provider: Provider, monkeypatch: pytest.MonkeyPatch, path: str, lasting: bool
 ) -> None:
     """Or the delete fails: a file that stays is never reported as deleted."""
     assert isinstance(provider, ObjectService)
@@ -178,7 +178,7 @@ async def test_replaced_file_is_deleted_as_it_is_then(
 @pytest.mark.object_services
 @pytest.mark.parametrize("how", ["move", "delete"])
 async def test_version_that_a_service_denies_is_removed(
-    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
+    drive: RecordedDrive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     assert isinstance(provider, ObjectService)
     await put(drive, "from/b", b"stored in parts")
@@ -199,7 +199,7 @@ async def test_version_that_a_service_denies_is_removed(
 
 @pytest.mark.object_services
 async def test_folder_marker_that_a_service_denies_is_removed(
-    drive: Drive, provider: Provider, root: Path, monkeypatch: pytest.MonkeyPatch
+    drive: RecordedDrive, provider: Provider, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It never hides behind a success."""
     assert isinstance(provider, ObjectService)

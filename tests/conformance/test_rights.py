@@ -3,17 +3,18 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from portico.drive.cursors import CursorSeal
-from portico.drive.drive import Drive, OnConflict
+from portico.drive.drive import OnConflict
 from portico.model.errors import AlreadyExists, Forbidden
 from portico.model.paths import Path
 from portico.model.rights import DEFAULT_RIGHTS, OVERWRITE, Right
 from portico.providers.contract.provider import Provider
 
+from ..recorded_drive import RecordedDrive
 from .actions import at, pieces, put, tree
 
 LIST, DOWNLOAD, UPLOAD = Right.LIST, Right.DOWNLOAD, Right.UPLOAD
 REPLACE, DELETE = Right.REPLACE, Right.DELETE
-Action = Callable[[Drive], Awaitable[object]]
+Action = Callable[[RecordedDrive], Awaitable[object]]
 
 ACTIONS: dict[str, tuple[set[Right], Action]] = {
     "list": ({LIST}, lambda drive: drive.list_page(at("/"), 10)),
@@ -39,12 +40,12 @@ ACTIONS: dict[str, tuple[set[Right], Action]] = {
 }
 
 
-async def read(drive: Drive) -> None:
+async def read(drive: RecordedDrive) -> None:
     await (await drive.read(at("file"))).chunks.aclose()
 
 
 @pytest.fixture
-async def before(drive: Drive) -> dict[str, bytes | None]:
+async def before(drive: RecordedDrive) -> dict[str, bytes | None]:
     for path in ("file", "other", "folder/file"):
         await put(drive, path, path.encode())
     return {"/file": b"file", "/other": b"other", "/folder": None, "/folder/file": b"folder/file"}
@@ -53,20 +54,20 @@ async def before(drive: Drive) -> dict[str, bytes | None]:
 @pytest.mark.drive_alone
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_every_right_counts(
-    drive: Drive, provider: Provider, root: Path, seal: CursorSeal, before: dict[str, bytes | None], action: str
+    drive: RecordedDrive, provider: Provider, root: Path, seal: CursorSeal, before: dict[str, bytes | None], action: str
 ) -> None:
     needed, act = ACTIONS[action]
     for right in needed:
         with pytest.raises(Forbidden, match=right):
-            await act(Drive(provider, root, DEFAULT_RIGHTS - {right}, seal))
+            await act(RecordedDrive(provider, root, DEFAULT_RIGHTS - {right}, seal))
         assert await tree(drive) == before
-    await act(Drive(provider, root, needed, seal))
+    await act(RecordedDrive(provider, root, needed, seal))
 
 
 async def test_without_the_right_to_overwrite_everything_is_kept(
-    drive: Drive, provider: Provider, root: Path, seal: CursorSeal, before: dict[str, bytes | None]
+    drive: RecordedDrive, provider: Provider, root: Path, seal: CursorSeal, before: dict[str, bytes | None]
 ) -> None:
-    humble = Drive(provider, root, {DOWNLOAD, UPLOAD}, seal)
+    humble = RecordedDrive(provider, root, {DOWNLOAD, UPLOAD}, seal)
     with pytest.raises(AlreadyExists):
         await humble.write(at("file"), pieces(b"new"), "text/plain")
     for source, target in (("file", "other"), ("folder", "other")):

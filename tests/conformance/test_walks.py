@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from portico.drive.drive import Drive
 from portico.model.entries import Entry
 from portico.model.errors import InvalidCursor, NotAFolder, NotFound
 from portico.model.paths import Path
 
+from ..recorded_drive import RecordedDrive
 from .actions import at, put
 
 pytestmark = pytest.mark.above_services
@@ -28,7 +28,7 @@ OTHERS = ("ff/inside", "f0", "e")
 
 
 @pytest.fixture
-async def tree(drive: Drive) -> None:
+async def tree(drive: RecordedDrive) -> None:
     for path, content in TREE.items():
         await put(drive, path, content)
     for path in OTHERS:
@@ -37,7 +37,7 @@ async def tree(drive: Drive) -> None:
     await drive.make_folder(at("f/a"))  # marked, although it has content
 
 
-async def walked(drive: Drive, folder: str, size: int, *, afresh: bool) -> list[tuple[Path, Entry]]:
+async def walked(drive: RecordedDrive, folder: str, size: int, *, afresh: bool) -> list[tuple[Path, Entry]]:
     """All entries; `afresh`: every page by another request."""
     found = []
     walk = drive.walk(at(folder))
@@ -54,7 +54,7 @@ async def walked(drive: Drive, folder: str, size: int, *, afresh: bool) -> list[
 
 @pytest.mark.usefixtures("tree")
 @pytest.mark.parametrize("afresh", [True, False])
-async def test_every_entry_once_and_folders_before_their_content(drive: Drive, afresh: bool) -> None:
+async def test_every_entry_once_and_folders_before_their_content(drive: RecordedDrive, afresh: bool) -> None:
     for size in (1, 2, 5, 1000) if afresh else (3,):
         found = await walked(drive, "f", size, afresh=afresh)
         paths = [str(path)[1:] for path, _ in found]
@@ -72,17 +72,17 @@ async def test_every_entry_once_and_folders_before_their_content(drive: Drive, a
 
 @pytest.mark.both_roots
 @pytest.mark.usefixtures("tree")
-async def test_the_root(drive: Drive) -> None:
+async def test_the_root(drive: RecordedDrive) -> None:
     paths = {str(path)[1:] for path, _ in await walked(drive, "", 3, afresh=True)}
     assert paths == {*TREE, *FOLDERS, *OTHERS, "f", "ff"}
 
 
-async def test_an_empty_root(drive: Drive) -> None:
+async def test_an_empty_root(drive: RecordedDrive) -> None:
     assert await walked(drive, "", 3, afresh=False) == []
 
 
 @pytest.mark.usefixtures("tree")
-async def test_what_is_no_folder(drive: Drive) -> None:
+async def test_what_is_no_folder(drive: RecordedDrive) -> None:
     assert await walked(drive, "f/empty", 3, afresh=False) == []
     with pytest.raises(NotFound):
         await drive.walk(at("missing")).page(3)
@@ -91,7 +91,7 @@ async def test_what_is_no_folder(drive: Drive) -> None:
 
 
 @pytest.mark.usefixtures("tree")
-async def test_entries_that_come_and_go_do_not_disturb_the_others(drive: Drive) -> None:
+async def test_entries_that_come_and_go_do_not_disturb_the_others(drive: RecordedDrive) -> None:
     walk = drive.walk(at("f"))
     seen = [str(path)[1:] for path, _ in await walk.page(2)]
     step = 0
@@ -108,7 +108,7 @@ async def test_entries_that_come_and_go_do_not_disturb_the_others(drive: Drive) 
 
 
 @pytest.mark.usefixtures("tree")
-async def test_a_cursor_is_for_its_folder_and_its_walk(drive: Drive) -> None:
+async def test_a_cursor_is_for_its_folder_and_its_walk(drive: RecordedDrive) -> None:
     walk = drive.walk(at("f"))
     await walk.page(1)
     cursor = walk.cursor
@@ -121,7 +121,7 @@ async def test_a_cursor_is_for_its_folder_and_its_walk(drive: Drive) -> None:
 
 
 @pytest.mark.usefixtures("tree")
-async def test_a_walk_goes_on_with_smaller_pages(drive: Drive) -> None:
+async def test_a_walk_goes_on_with_smaller_pages(drive: RecordedDrive) -> None:
     for first in (3, 7, 9, 11):
         walk = drive.walk(at("f"))
         found = await walk.page(first)

@@ -7,7 +7,6 @@ import pytest
 
 from portico.accounts.connections import Connections
 from portico.drive.cursors import CursorSeal
-from portico.drive.drive import Drive
 from portico.model.errors import Changed, Unavailable
 from portico.model.paths import Path
 from portico.model.rights import DEFAULT_RIGHTS
@@ -16,13 +15,15 @@ from portico.providers.contract.registry import open_provider
 from portico.store.database import Database
 from portico.store.digests import FileDigests
 
+from ..recorded_drive import RecordedDrive
+
 CONTENT = b"content" * 1000
 
 
 class Place:
     """A folder with files that have digests and were then copied back."""
 
-    def __init__(self, folder: FilePath, drive: Drive, digests: FileDigests) -> None:
+    def __init__(self, folder: FilePath, drive: RecordedDrive, digests: FileDigests) -> None:
         self.folder = folder
         self.drive = drive
         self.digests = digests
@@ -51,7 +52,7 @@ class Place:
 @pytest.fixture
 async def place(tmp_path: FilePath, database: Database, connections: Connections) -> AsyncIterator[Place]:
     provider = open_provider("local", {"folder": str(tmp_path)}, 10)
-    drive = Drive(provider, Path(), DEFAULT_RIGHTS, CursorSeal(bytes(32)))
+    drive = RecordedDrive(provider, Path(), DEFAULT_RIGHTS, CursorSeal(bytes(32)))
     yield Place(tmp_path, drive, FileDigests(database))
     await provider.close()
 

@@ -12,12 +12,13 @@ from portico.accounts.users import Users
 from portico.drive.connection_pool import ConnectionPool
 from portico.drive.cursors import CursorSeal
 from portico.model.errors import Unavailable
-from portico.observability.audit import AuditLog, AuditTrail
+from portico.observability.audit import AuditLog
 from portico.observability.metrics import Metrics, render
 from portico.operations import readiness as module
 from portico.operations.readiness import NotReady, Readiness
 from portico.store.cluster import KEY
 from portico.store.database import Database, DatabaseState
+from portico.store.journal import Journal
 from portico.store.leases import Leases
 from portico.store.tables import cluster
 
@@ -170,14 +171,14 @@ async def test_a_database_that_accepts_no_writes_is_not_ready(
 async def test_a_required_audit_log_that_cannot_be_written_is_not_ready(
     database: Database, pool: ConnectionPool, clock: Clock, tmp_path: pathlib.Path
 ) -> None:
-    audit = AuditTrail(AuditLog(str(tmp_path / "audit"), required=True))
-    readiness = Readiness(database, pool, KEY_HERE, audit)
+    journal = Journal(database, AuditLog(str(tmp_path / "audit"), required=True), node="one", is_required=True)
+    readiness = Readiness(database, pool, KEY_HERE, journal)
     assert await faults(readiness) == {}
     (tmp_path / "audit").unlink()
     (tmp_path / "audit").mkdir()
     clock.advance(1)
     assert list(await faults(readiness)) == ["audit"]
-    await audit.close()
+    await journal.close()
 
 
 async def test_a_clock_that_differs_is_not_ready(

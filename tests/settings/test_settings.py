@@ -204,7 +204,8 @@ def test_a_lone_backslash(home: Path) -> None:
         ("uploads.expire-after", "upload.unfinished-retention"),
         ("uploads.digest", "upload.digest"),
         ("trash.keep", "trash.retention"),
-        ("audit.keep", "audit.retention"),
+        ("audit.keep", "journal.retention"),
+        ("audit.retention", "journal.retention"),
         ("health.addresses", "health.allowed-addresses"),
         ("database.connections", "database.max-connections"),
         ("limits.path-depth", "path.max-depth"),
@@ -308,19 +309,18 @@ def test_no_secret_in_the_representation(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "file", "in_database"),
+    ("value", "file"),
     [
-        ("off", None, False),
-        ("stdout", "stdout", False),
-        ("Database", None, True),
-        ("/var/log/audit.log, database", "/var/log/audit.log", True),
-        ("stdout,DATABASE", "stdout", True),
+        ("off", None),
+        ("stdout", "stdout"),
+        ("Database", None),
+        ("/var/log/audit.log, database", "/var/log/audit.log"),
+        ("stdout,DATABASE", "stdout"),
     ],
 )
-def test_places_of_the_audit_log(home: Path, value: str, file: str | None, in_database: bool) -> None:
-    chosen = load(home, {"PORTICO_AUDIT_LOG": value})
-    assert chosen.audit_file == (file and file.format(home=home))
-    assert chosen.audit_in_database == in_database
+def test_places_of_the_audit_log(home: Path, value: str, file: str | None) -> None:
+    """Before there was a journal, the database was one of them."""
+    assert load(home, {"PORTICO_AUDIT_LOG": value}).audit_file == file
 
 
 def test_the_node_is_named_in_audit_lines_if_there_may_be_several(home: Path) -> None:
@@ -331,5 +331,5 @@ def test_the_node_is_named_in_audit_lines_if_there_may_be_several(home: Path) ->
 
 
 def test_no_delay_and_no_retention(home: Path) -> None:
-    chosen = load(home, {"PORTICO_SERVER_DRAIN_DELAY": "0s", "PORTICO_AUDIT_RETENTION": "forever"})
-    assert chosen.drain_delay == chosen.audit_retention == timedelta(0)
+    chosen = load(home, {"PORTICO_SERVER_DRAIN_DELAY": "0s", "PORTICO_JOURNAL_RETENTION": "forever"})
+    assert chosen.drain_delay == chosen.journal_retention == timedelta(0)

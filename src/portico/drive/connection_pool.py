@@ -63,6 +63,7 @@ log = structlog.get_logger()
 
 _SWEEPS = {
     "sweep-failed": "connections",
+    "changes-not-settled": "changes",
     "uploads-not-swept": "uploads",
     "upload-not-swept": "uploads",
     "trash-not-swept": "trash",

@@ -38,12 +38,13 @@ from portico.model.errors import (
     is_a_folder,
     root_is_a_folder,
 )
-from portico.model.paths import RESERVED_PREFIX, TOP, Path
+from portico.model.paths import RESERVED_PREFIX, TOP, Path, Place
 from portico.model.reach import folded
 from portico.model.rights import OVERWRITE, Right, missing_word
 from portico.providers.contract.provider import Provider
 from portico.providers.contract.uploads import KeptFile, ResumableUpload, Save, WriteOptions
 from portico.runtime.tasks import for_each
+from portico.store.journal import Recording
 from portico.store.trash import Trashed
 
 _BY_NAME = attrgetter("name")
@@ -78,7 +79,8 @@ RIGHT_MISSING = "You don't have permission to {} here. Ask your administrator."
 
 
 class Drive:
-    """Made for one operation: it remembers which folders it has checked, and what it has put into the trash."""
+    """Made for one operation: it remembers which folders it has checked. What changes something notes in a `Recording` what it
+    did, and begins it right before the storage is changed."""
 
     def __init__(
         self,
@@ -114,12 +116,14 @@ class Drive:
         self._make_trash = trash
         self.right_missing = RIGHT_MISSING
         """What is answered if a right is missing."""
-        self.trashed: list[str] = []
-        """The ids of what was put into the trash."""
 
     def _place(self, path: Path) -> Path:
         """The provider's path."""
         return Path(self._root.segments + path.segments[self._depth :], path.as_folder)
+
+    def place(self, path: Path) -> Place:
+        """Where the journal says that a path is: from the top of the provider, as in the trash."""
+        return Place(self.connection, self._place(path))
 
     def _is_there(self, path: Path) -> bool:
         """Whether the tree has this folder, even if the storage has none."""
@@ -279,11 +283,12 @@ class Drive:
         on_conflict: OnConflict | None = None,
         options: WriteOptions = WriteOptions(),
         *,
+        change: Recording,
         on_name: OnName | None = None,
     ) -> Entry:
         """As `Provider.write`; whether it replaces, `on_conflict` decides. Without `on_conflict` a file is replaced if the user may do that.
 
-        `on_name` is called with the name that `RENAME` found, before `chunks` is read; it is then kept free of others.
+        The caller begins the `change` when all chunks have been read. `on_name` is called with the name that `RENAME` found, before `chunks` is read; it is then kept free of others.
         """
         self.require(Right.UPLOAD)
         self._check_file(path, on_conflict)
@@ -292,8 +297,9 @@ class Drive:
         folder = self._place(path.parent)
         began_at = time.monotonic()
         options = msgspec.structs.replace(options, replace=replace, ancestors_checked_at=self._writable.get(folder))
+        change.concern(self.place(path))
         if on_conflict is not OnConflict.RENAME:
-            entry = await self._write(self._place(path), chunks, content_type, options)
+            entry = await self._write(self._place(path), chunks, content_type, options, change)
         else:
             everywhere = on_name is not None or not self._provider.renames_at_commit
             async with self._free_name(path, everywhere=everywhere) as free:
@@ -301,15 +307,24 @@ class Drive:
                     await on_name(free.path)
                 others = (self._place(other) for other in free.others if not self._is_there(other))
                 options = msgspec.structs.replace(options, alternatives=others)
+                change.concern(self.place(free.path))
                 entry = await self._provider.write(self._place(free.path), chunks, content_type, options)
         self._writable[folder] = began_at
+        self._stored(path.parent, entry, change)
         return entry
 
-    async def _write(self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions) -> Entry:
+    def _stored(self, folder: Path, entry: Entry, change: Recording) -> None:
+        if change.target is None:
+            change.place = self.place(folder.child(entry.name))
+            change.stored(entry)
+
+    async def _write(
+        self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions, change: Recording
+    ) -> Entry:
         """As `Provider.write`; the file that it replaces is kept."""
         if not (options.replace and self._keeps):
             return await self._provider.write(path, chunks, content_type, options)
-        async with self.trash.replacement(path) as replacement:
+        async with self.trash.replacement(path, change) as replacement:
             options = msgspec.structs.replace(options, kept=replacement.at_commit())
             entry = await self._provider.write(path, chunks, content_type, options)
         if not self._provider.reports_replacement:
@@ -348,14 +363,23 @@ class Drive:
         return await self._provider.resume_upload(state, known_offset=known_offset, trusted=trusted)
 
     async def finish_upload(
-        self, upload: ResumableUpload, path: Path, on_conflict: OnConflict | None, save: Save
+        self, upload: ResumableUpload, path: Path, on_conflict: OnConflict | None, save: Save, *, change: Recording
+    ) -> Entry:
+        change.concern(self.place(path))
+        await change.begin()
+        entry = await self._finish(upload, path, on_conflict, save, change)
+        self._stored(path.parent, entry, change)
+        return entry
+
+    async def _finish(
+        self, upload: ResumableUpload, path: Path, on_conflict: OnConflict | None, save: Save, change: Recording
     ) -> Entry:
         replace = self._may_replace(on_conflict)
         try:
             self._check_file(path, None)
             if not (replace and self._keeps):
                 return await upload.finish(save)
-            async with self.trash.replacement(self._place(path)) as replacement:
+            async with self.trash.replacement(self._place(path), change) as replacement:
                 return await upload.finish(save, kept=replacement.at_commit())
         except (AlreadyExists, IsAFolder):
             if on_conflict is not OnConflict.RENAME:
@@ -378,9 +402,11 @@ class Drive:
 
     # The tree
 
-    async def make_folder(self, path: Path) -> None:
+    async def make_folder(self, path: Path, *, change: Recording) -> None:
         self.require(Right.UPLOAD)
         self._check_depth(path)
+        change.concern(self.place(path))
+        await change.begin()
         await self._provider.make_folder(self._place(path))
 
     def shares_service(self, other: "Drive") -> bool:
@@ -402,6 +428,7 @@ class Drive:
         on_conflict: OnConflict | None = None,
         on_name: OnName | None = None,
         *,
+        change: Recording,
         to: "Drive | None" = None,
     ) -> Path:
         """Copy a file or a folder; the path of the copy. `to`: the drive of the target, which shares the service.
@@ -410,7 +437,7 @@ class Drive:
         """
         to = to or self
         self.require_to_copy(to)
-        return await self._transfer(self._provider.copy, source, to, target, on_conflict, on_name)
+        return await self._transfer(self._provider.copy, source, to, target, on_conflict, on_name, change)
 
     async def move(
         self,
@@ -419,6 +446,7 @@ class Drive:
         on_conflict: OnConflict | None = None,
         on_name: OnName | None = None,
         *,
+        change: Recording,
         to: "Drive | None" = None,
     ) -> Path:
         """Move a file or a folder; its new path. `to` and `on_name` as in `copy`."""
@@ -426,7 +454,7 @@ class Drive:
         self.require_to_move(to)
         if source.is_root:
             raise NotPossible("The root folder can't be moved; move the items in it instead.")
-        return await self._transfer(self._provider.move, source, to, target, on_conflict, on_name)
+        return await self._transfer(self._provider.move, source, to, target, on_conflict, on_name, change)
 
     def require_to_copy(self, to: "Drive") -> None:
         self.require(Right.DOWNLOAD)
@@ -439,22 +467,24 @@ class Drive:
             self.require(Right.DOWNLOAD, Right.DELETE)
             to.require(Right.UPLOAD)
 
-    async def delete(self, path: Path, *, recursive: bool = False, permanent: bool = False) -> None:
+    async def delete(self, path: Path, *, change: Recording, recursive: bool = False, permanent: bool = False) -> None:
         """Move it to the trash, if there is one; if `permanent`, remove it for good."""
         self.require(Right.DELETE)
         if self._is_there(path):
             raise NotPossible("The root folder can't be deleted; delete the items in it instead.")
         place = self._place(path)
+        change.concern(self.place(path))
         with with_advice("Repeat the request to continue.", path):
-            if permanent or not (self._keeps and await self.trash.delete(place, recursive=recursive)):
+            if permanent or not (self._keeps and await self.trash.delete(place, change, recursive=recursive)):
+                await change.begin()
                 await self._provider.delete(place, recursive=recursive)
 
-    async def delete_copied(self, folder: Path) -> None:
+    async def delete_copied(self, folder: Path, *, change: Recording) -> None:
         """Delete a folder that was copied elsewhere. Entries that no walk finds were not copied: they stay, or go to the trash."""
         self.require(Right.DELETE)
         with with_advice("Repeat the request to continue.", folder):
             place = Path(self._place(folder).segments, as_folder=True)
-            if self._keeps and await self.trash.delete(place, recursive=True):
+            if self._keeps and await self.trash.delete(place, change, recursive=True):
                 return
             folders = [folder]
             walk = self.walk(folder, right=Right.DELETE)
@@ -473,41 +503,41 @@ class Drive:
     def trash(self) -> DriveTrash:
         if self._make_trash is None:
             raise NotFound("The trash is turned off on this gateway.")
-        trash = self._make_trash()
-        trash.ids = self.trashed
-        return trash
+        return self._make_trash()
 
     @property
     def _keeps(self) -> bool:
         return self._make_trash is not None and self.trash.is_on
 
-    async def restore(self, record: Trashed, on_conflict: OnConflict = OnConflict.FAIL) -> Path:
+    async def restore(self, record: Trashed, on_conflict: OnConflict = OnConflict.FAIL, *, change: Recording) -> Path:
         """Move it back to where it was; the path that it has then. What it replaces is kept, too."""
         self.require(Right.UPLOAD, *OVERWRITE)
         target = self.trash.path_of(record)
         with named_as_it_was(record, target):
             async with self.trash.restoring(record) as place:
                 if on_conflict is not OnConflict.RENAME:
-                    return await self._restore(place, target, replace=on_conflict is OnConflict.REPLACE)
+                    return await self._restore(place, target, change, replace=on_conflict is OnConflict.REPLACE)
                 async with self._free_name(target) as free:
-                    return await self._restore(place, free.path, replace=False)
+                    return await self._restore(place, free.path, change, replace=False)
 
-    async def _restore(self, place: Path, target: Path, *, replace: bool) -> Path:
+    async def _restore(self, place: Path, target: Path, change: Recording, *, replace: bool) -> Path:
+        change.concern(self.place(target))
         again = "To continue, restore it again with onConflict=replace."
         with with_advice(again, target, gone="If you don't need the rest, remove it from the trash."):
-            async with self._replacing(target, replace, place, restoring=True):
+            async with self._replacing(target, replace, change, place, restoring=True):
                 await self._provider.restore(place, self._place(target), replace=replace)
         return target
 
     @asynccontextmanager
     async def _replacing(
-        self, target: Path, replace: bool, source: Path | None = None, *, restoring: bool = False
+        self, target: Path, replace: bool, change: Recording, source: Path | None = None, *, restoring: bool = False
     ) -> AsyncIterator[KeptFile | None]:
-        """Around a change that may replace what is at `target`; `source` is a path of the provider."""
+        """Around a change that may replace what is at `target`, and has begun; `source` is a path of the provider."""
         if not (replace and self._keeps):
+            await change.begin()
             yield None
             return
-        async with self.trash.replacing(self._place(target), source, restoring=restoring) as kept:
+        async with self.trash.replacing(self._place(target), change, source, restoring=restoring) as kept:
             yield kept
 
     async def _transfer(
@@ -518,11 +548,13 @@ class Drive:
         target: Path,
         on_conflict: OnConflict | None,
         on_name: OnName | None,
+        change: Recording,
     ) -> Path:
         async with to.placed(self, source, target, on_conflict, on_name) as (target, replace):
             place = self._place(source)
+            change.concern(self.place(source), to.place(target))
             with with_advice(to.resume_advice(target, replace), source):
-                async with to._replacing(target, replace, place) as kept:
+                async with to._replacing(target, replace, change, place) as kept:
                     await transfer(place, to._place(target), replace=replace, kept=kept)
         return target
 

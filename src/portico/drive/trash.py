@@ -1,7 +1,7 @@
 """`DriveTrash`: what was deleted or replaced in a Web User's tree, kept in a hidden folder of the connection.
 
-The database has a row for each, written before its content is moved there. Who moves content into or out of the trash, or
-removes it, holds a lease on the row meanwhile. Paths here are those of the provider.
+The database has a row for each, written with the journal's row of the change that has put it there. Who restores or removes
+it holds a lease on the row meanwhile. Paths here are those of the provider.
 """
 
 import asyncio
@@ -19,10 +19,13 @@ from portico.model.paths import TOP, Path, Place
 from portico.providers.contract.provider import TRASH, DoesNotFitInTrash, Provider
 from portico.providers.contract.uploads import KeptFile
 from portico.runtime.tasks import for_each, run_to_end
+from portico.store.journal import BegunChange, Recording, Version, version_of
 from portico.store.leases import Lease, Leases
-from portico.store.trash import DELETED, MOVING, REMOVING, REPLACED, RESTORING, Trashed, TrashRecords
+from portico.store.trash import DELETED, KEPT, REMOVING, REPLACED, RESTORING, Trashed, TrashRecords, next_id
 
 _PAGE = 1000
+_MOST_LEFT = 8
+"""What one change may have put into the trash, as far as it is looked for: one item, unless a commit was tried again."""
 _MILLISECOND = timedelta(milliseconds=1)
 _INTERRUPTIONS = (Exception, asyncio.CancelledError)
 """A client that hangs up and a job that is cancelled interrupt a change as errors do."""
@@ -56,8 +59,6 @@ class DriveTrash:
         self._point = point
         self._user = user
         self._keep = keep
-        self.ids: list[str] = []
-        """What this operation has put into the trash."""
 
     @property
     def is_on(self) -> bool:
@@ -68,40 +69,32 @@ class DriveTrash:
 
     # Into the trash
 
-    async def delete(self, path: Path, *, recursive: bool) -> bool:
+    async def delete(self, path: Path, change: Recording, *, recursive: bool) -> bool:
         """Move a file, or a folder if `recursive`; False if it has to be deleted for good."""
         entry = await self._provider.stat(path)
         if entry.is_folder and not recursive:
             return False  # it is deleted only if it is empty
-        record = self.new_record(path, entry, DELETED)
+        version = version_of(entry)
+        if not change.has_begun:  # otherwise it is the end of a move
+            change.before = version
+        await change.begin()
+        record = self.new_record(path, version, DELETED, change)
         try:
-            async with self._arriving(record):
-                await self._provider.move_to_trash(path, self.place_of(record.id))
-                await run_to_end(self.settle(record, complete=True))
+            await self._provider.move_to_trash(path, self.place_of(record.id))
         except DoesNotFitInTrash:
             return False
+        except _INTERRUPTIONS:
+            await run_to_end(self.note_arrived(record, change))
+            raise
+        change.kept.append(record)
         return True
 
-    @asynccontextmanager
-    async def _arriving(self, record: Trashed) -> AsyncIterator[None]:
-        """Add a row, around what moves its content and settles it. After an interruption, what has arrived is shown."""
-        async with self._alone(record):
-            try:
-                await self._records.add(record)
-                yield
-            except DoesNotFitInTrash:
-                await run_to_end(self._records.remove(record.id))
-                raise
-            except _INTERRUPTIONS:
-                await run_to_end(self.settle(record))
-                raise
-
-    def replacement(self, path: Path) -> "Replacement":
-        return Replacement(self, self._provider, self._records, path)
+    def replacement(self, path: Path, change: Recording) -> "Replacement":
+        return Replacement(self, self._provider, path, change)
 
     @asynccontextmanager
     async def replacing(
-        self, path: Path, source: Path | None = None, *, restoring: bool = False
+        self, path: Path, change: Recording, source: Path | None = None, *, restoring: bool = False
     ) -> AsyncIterator[KeptFile | None]:
         """Around what may replace the file at `path`, or, with a folder at `source`, files in the folder at `path`.
 
@@ -110,19 +103,22 @@ class DriveTrash:
         entry = None if source is None else await self.find(path)
         if source is None or entry is None or not entry.is_folder:
             transferred = source is not None and not restoring
-            async with self.replacement(path) as replacement:
+            async with self.replacement(path, change) as replacement:
                 kept_file = replacement.at_commit(may_copy=True) if transferred else None
                 await replacement.prepare()
                 yield kept_file
-        else:
-            record = self.new_record(path, entry, REPLACED)
-            async with self._arriving(record):
-                kept = await self._keep_tree(path, self.place_of(record.id), source, restoring)
-                if not kept:
-                    await self._records.remove(record.id)
-                yield None
-                if kept:
-                    await run_to_end(self.settle(record, complete=True))
+            return
+        change.before = version_of(entry)
+        await change.begin()
+        record = self.new_record(path, change.before, REPLACED, change)
+        try:
+            kept = await self._keep_tree(path, self.place_of(record.id), source, restoring)
+            yield None
+        except _INTERRUPTIONS:
+            await run_to_end(self.note_arrived(record, change))
+            raise
+        if kept:
+            change.kept.append(record)
 
     async def _keep_tree(self, path: Path, place: Path, source: Path, restoring: bool) -> bool:
         """Keep the files that a merge of `source` into `path` would replace; whether there were any."""
@@ -157,28 +153,40 @@ class DriveTrash:
             ) from None
         return kept
 
-    def new_record(self, path: Path, entry: Entry, reason: str) -> Trashed:
-        now = self._records.now()
+    def new_record(self, path: Path, version: Version, reason: str, change: Recording) -> Trashed:
+        return self._record(change.new_trash_id(), path, version, reason, self._user, self._records.now())
+
+    def _record(self, trash_id: str, path: Path, version: Version, reason: str, user: str | None, at: int) -> Trashed:
         return Trashed(
-            id=self._records.new_id(),
+            id=trash_id,
             connection=self._connection,
             path=str(path),
-            is_folder=entry.is_folder,
-            size=None if entry.is_folder else entry.size,
+            is_folder=version.is_folder,
+            size=None if version.is_folder else version.size,
             reason=reason,
-            status=MOVING,
-            user=self._user,
-            deleted_at=now,
-            expires_at=now + self._keep // _MILLISECOND,
+            status=KEPT,
+            user=user,
+            deleted_at=at,
+            expires_at=at + self._keep // _MILLISECOND,
         )
 
-    async def settle(self, record: Trashed, *, complete: bool = False) -> None:
-        """The content has arrived, or as much of it as could be moved. What cannot be noted now, the sweep finds."""
+    async def note_arrived(self, record: Trashed, change: Recording) -> None:
+        """After an interruption: what has arrived is shown. If the storage does not say, a later look finds it."""
         try:
-            if await self._settle(record, complete=complete):
-                self.ids.append(record.id)
+            if await self.find(self.place_of(record.id)):
+                change.kept.append(record)
         except PorticoError as error:
+            change.is_in_doubt = True
             _log_unsettled(record, error)
+
+    async def left_by(self, change: BegunChange, path: Path, reason: str) -> list[Trashed]:
+        """What a change whose process has vanished had put into the trash."""
+        found, trash_id, user = [], change.id, change.line.user or None
+        for _ in range(_MOST_LEFT):
+            if entry := await self.find(self.place_of(trash_id)):
+                found.append(self._record(trash_id, path, version_of(entry), reason, user, change.at))
+            trash_id = next_id(trash_id)
+        return found
 
     # In the trash
 
@@ -237,26 +245,16 @@ class DriveTrash:
             await run_to_end(self._records.remove(record.id))
         return True
 
-    async def settle_interrupted(self, record: Trashed) -> None:
-        """A process died while it moved content into the trash: show what has arrived."""
-        async with self._alone(record):
-            await self._settle(record, complete=False)
-
-    async def _settle(self, record: Trashed, *, complete: bool) -> bool:
-        arrived = complete or await self.find(self.place_of(record.id)) is not None
-        await (self._records.settle(record) if arrived else self._records.remove(record.id))
-        return arrived
-
     @asynccontextmanager
     async def _alone(self, record: Trashed) -> AsyncIterator[None]:
-        """`NotPossible` while somebody else, on any node, moves or removes this item."""
-        lease = await self.acquire(record)
+        """`NotPossible` while somebody else, on any node, restores or removes this item."""
+        lease = await self._acquire(record)
         try:
             yield
         finally:
             await run_to_end(lease.release())
 
-    async def acquire(self, record: Trashed) -> Lease:
+    async def _acquire(self, record: Trashed) -> Lease:
         if lease := await self._leases.acquire(f"trash:{record.id}"):
             return lease
         found = await self._records.find([Place(self._connection, Path())], record.id)
@@ -264,8 +262,6 @@ class DriveTrash:
             raise item_gone()
         if found.status == RESTORING:
             raise NotPossible("This item is being restored. Wait until that is done.")
-        if found.status == MOVING:
-            raise NotPossible(f"This item is still being {found.reason}. Wait until that is done.")
         raise NotPossible("Another request is restoring or removing this item. Wait until it is done.")
 
     async def purge_unknown(self, older_than: timedelta) -> int:
@@ -291,13 +287,12 @@ class DriveTrash:
 class Replacement:
     """A file that may be replaced. It is entered around the change, in which `prepare` keeps what is there."""
 
-    def __init__(self, trash: DriveTrash, provider: Provider, records: TrashRecords, path: Path) -> None:
+    def __init__(self, trash: DriveTrash, provider: Provider, path: Path, change: Recording) -> None:
         self._trash = trash
         self._provider = provider
-        self._records = records
         self._path = path
+        self._change = change
         self._record: Trashed | None = None
-        self._lease: Lease | None = None
         self._seen: Entry | None = None
         self._kept: KeptFile | None = None
         self.replaces = False
@@ -309,80 +304,81 @@ class Replacement:
     async def __aexit__(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
-        try:
-            if self._record and (error is None or isinstance(error, _INTERRUPTIONS)):
-                await run_to_end(self._end(self._record, error))
-        finally:
-            if self._lease:
-                await run_to_end(self._lease.release())
+        kept = self._kept
+        if kept and self._keeps_at_commit and kept.entry:
+            self._found(kept.entry)
+            if error is None and not kept.is_kept:
+                return
+        if self._record and error is None:
+            self._change.kept.append(self._record)
+        elif self._record and isinstance(error, _INTERRUPTIONS):
+            await run_to_end(self._failed(self._record, error))
 
     def at_commit(self, *, may_copy: bool = False) -> KeptFile:
         """For a provider that keeps the file itself, when it commits the new one, or has it kept then."""
         self._kept = KeptFile(self.prepare, may_copy=may_copy)
+        if self._provider.keeps_at_commit:
+            self._kept.place = self._trash.place_of(self._change.id)
         return self._kept
 
     async def prepare(self) -> None:
-        if self._record and not self._keeps_at_commit:
+        if self._keeps_at_commit:
+            await self._change.begin()
+            return
+        former, self._record = self._record, None
+        if former:
             # Another change has replaced it since, and has kept it.
-            await run_to_end(self._drop(self._record))
+            await run_to_end(self._drop(former))
         entry = await self._provider.find_file(self._path)
         if self._kept is not None:
             self._kept.etag = entry.etag if entry else None
+        self._change.before = version_of(entry) if entry else None
+        await self._change.begin()
         if entry is None:
             return
         self.replaces = True
-        record = self._trash.new_record(self._path, entry, REPLACED)
-        place = self._trash.place_of(record.id)
-        self._lease = await self._trash.acquire(record)
-        self._record, self._seen = record, entry
-        await self._records.add(record)
-        if self._keeps_at_commit:
-            assert self._kept
-            self._kept.place = place
-            return
+        record = self._found(entry)
         try:
-            await self._provider.copy_to_trash(self._path, place)
+            await self._provider.copy_to_trash(self._path, self._trash.place_of(record.id))
         except (NotFound, DoesNotFitInTrash) as error:
             if isinstance(error, NotFound) and await self._provider.find_file(self._path):
                 raise changed(self._path.name) from error
             self.replaces = isinstance(error, DoesNotFitInTrash)
-            await run_to_end(self._drop(record, purge=False))
+            self._record = None
+
+    def _found(self, entry: Entry) -> Trashed:
+        self._seen = entry
+        self._change.before = version_of(entry)
+        self._record = self._trash.new_record(self._path, self._change.before, REPLACED, self._change)
+        return self._record
 
     @property
     def _keeps_at_commit(self) -> bool:
         return self._kept is not None and self._provider.keeps_at_commit
 
-    async def _drop(self, record: Trashed, *, purge: bool = True) -> None:
-        lease, self._record, self._lease = self._lease, None, None
+    async def _drop(self, record: Trashed) -> None:
         try:
-            if purge:
-                await self._provider.purge(self._trash.place_of(record.id))
-            await self._records.remove(record.id)
-        finally:
-            if lease:
-                await lease.release()
+            await self._provider.purge(self._trash.place_of(record.id))
+        except PorticoError as error:
+            self._change.is_in_doubt = True
+            _log_unsettled(record, error)
+            raise
 
-    async def _end(self, record: Trashed, error: BaseException | None) -> None:
-        if error is None:
-            await self._trash.settle(
-                record, complete=not self._keeps_at_commit or bool(self._kept and self._kept.is_kept)
-            )
-        elif isinstance(error, PorticoError):
-            await self._failed(record)
-        else:  # a service may still carry out what was cancelled
-            await self._trash.settle(record)
+    async def _failed(self, record: Trashed, error: BaseException) -> None:
+        # A service may still carry out what was cancelled.
+        if not (isinstance(error, PorticoError) and await self._is_unchanged(record)):
+            await self._trash.note_arrived(record, self._change)
 
-    async def _failed(self, record: Trashed) -> None:
+    async def _is_unchanged(self, record: Trashed) -> bool:
         """Nothing was replaced, as far as that can be seen: then the trash does not need it."""
         try:
             entry = await self._provider.find_file(self._path)
-            if entry is not None and self._is_same(entry):
-                await self._provider.purge(self._trash.place_of(record.id))
-                await self._records.remove(record.id)
-            else:
-                await self._trash.settle(record)
-        except PorticoError as error:  # the sweep finds it
-            _log_unsettled(record, error)
+            if entry is None or not self._is_same(entry):
+                return False
+            await self._drop(record)
+        except PorticoError:
+            self._change.is_in_doubt = True
+        return True
 
     def _is_same(self, entry: Entry) -> bool:
         seen = self._seen

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -24,6 +24,9 @@ from portico.model.visible_text import visible_json
 
 BEGUN = "begun"
 DONE = "done"
+INTERRUPTED = "interrupted"
+UNKNOWN = "unknown"
+"""A process died, and what the storage holds now does not tell what has become of its change."""
 
 Text = str | msgspec.UnsetType
 
@@ -46,6 +49,8 @@ class AuditLine(msgspec.Struct, kw_only=True, gc=False):
     """The share link by which a guest did it; `user` is then its owner, and paths count from the link's folder."""
     guest: Text = msgspec.UNSET
     """The name that the guest has given."""
+    session: Text = msgspec.UNSET
+    """The id of the user's session, if the user has signed in."""
     client: Text = msgspec.UNSET
     """The client's address, if known."""
     action: str
@@ -59,7 +64,7 @@ class AuditLine(msgspec.Struct, kw_only=True, gc=False):
     bytes: int | msgspec.UnsetType = msgspec.UNSET
     lost: int | msgspec.UnsetType = msgspec.UNSET
     outcome: str = DONE
-    """`done`, `begun`, or the code of the error."""
+    """`done`, `begun`, `interrupted`, `unknown`, or the code of the error."""
 
 
 class Audit:
@@ -79,56 +84,6 @@ class Audit:
 
     def close(self) -> None:
         return
-
-
-class DurableLines(Protocol):
-    """Lines whose writing takes time: see `AuditTrail` for the calls."""
-
-    @property
-    def queued(self) -> int: ...
-    async def check(self) -> None: ...
-    async def begin(self, line: AuditLine) -> None: ...
-    async def record(self, line: AuditLine) -> None: ...
-    async def end(self, line: AuditLine) -> None: ...
-    async def close(self) -> None: ...
-
-
-class AuditTrail:
-    """The audit log, wherever the settings put it: in a file, in the database, or both. The calls are those of `Audit`."""
-
-    def __init__(self, file: Audit, database: DurableLines | None = None) -> None:
-        self._file = file
-        self._database = database
-
-    @property
-    def queued(self) -> int:
-        """Lines that wait for the database."""
-        return self._database.queued if self._database else 0
-
-    async def check(self) -> None:
-        self._file.check()
-        if self._database:
-            await self._database.check()
-
-    async def begin(self, line: AuditLine) -> None:
-        self._file.begin(line)
-        if self._database:
-            await self._database.begin(line)
-
-    async def record(self, line: AuditLine) -> None:
-        if self._database:  # first: it is the one that may refuse
-            await self._database.record(line)
-        self._file.record(line)
-
-    async def end(self, line: AuditLine) -> None:
-        self._file.end(line)
-        if self._database:
-            await self._database.end(line)
-
-    async def close(self) -> None:
-        if self._database:
-            await self._database.close()
-        self._file.close()
 
 
 def _log() -> Any:

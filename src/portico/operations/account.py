@@ -6,10 +6,10 @@ from portico.accounts.api_keys import ApiKeys, KeyScope, NewKey
 from portico.accounts.limits import parse_network
 from portico.accounts.sessions import Sessions
 from portico.accounts.sign_in import SignIn
-from portico.observability.audit import AuditTrail
 from portico.operations.actors.actor import Actor
 from portico.operations.actors.auditing import Change
 from portico.store.api_keys import ApiKey
+from portico.store.journal import Journal
 from portico.store.sessions import OpenSession
 
 __all__ = ["AccountServices", "ApiKey", "KeyScope", "NewKey", "OpenSession", "OwnAccount", "parse_network"]
@@ -19,7 +19,7 @@ class AccountServices(msgspec.Struct, frozen=True):
     sign_in: SignIn
     sessions: Sessions
     keys: ApiKeys
-    audit: AuditTrail
+    journal: Journal
 
 
 class OwnAccount:
@@ -32,7 +32,7 @@ class OwnAccount:
 
     async def change_password(self, old: str, new: str) -> None:
         """Set another password; all other sessions end. `WrongPassword` if the old one is wrong."""
-        async with Change(self._shared.audit, self._context, "password.change") as change:
+        async with Change(self._shared.journal, self._context, "password.change") as change:
             await change.begin()
             await self._shared.sign_in.change_password(self._session, old, new, self._context.address)
 
@@ -45,12 +45,12 @@ class OwnAccount:
         return session.id == self._session.family
 
     async def end_session(self, session_id: str) -> None:
-        async with Change(self._shared.audit, self._context, "session.end") as change:
+        async with Change(self._shared.journal, self._context, "session.end") as change:
             await change.begin()
             await self._shared.sessions.end_one(self.user, session_id)
 
     async def end_other_sessions(self) -> None:
-        async with Change(self._shared.audit, self._context, "session.end-others") as change:
+        async with Change(self._shared.journal, self._context, "session.end-others") as change:
             await change.begin()
             await self._shared.sessions.end_others(self._session)
 
@@ -61,7 +61,7 @@ class OwnAccount:
 
     async def add_key(self, scope: KeyScope) -> NewKey:
         """A new key; its text is known only now."""
-        async with Change(self._shared.audit, self._context, "key.add") as change:
+        async with Change(self._shared.journal, self._context, "key.add") as change:
             change.line.subject = scope.name[:64]
             await change.begin()
             new = await self._shared.keys.add(self.user, scope)
@@ -71,7 +71,7 @@ class OwnAccount:
     async def end_key(self, key_id: str) -> None:
         "End a key. It stops working everywhere within a second."
         key = await self._shared.keys.get(self.user, key_id)
-        async with Change(self._shared.audit, self._context, "key.end") as change:
+        async with Change(self._shared.journal, self._context, "key.end") as change:
             change.line.subject = key.name
             change.line.key, change.line.key_name = key.id, key.name
             await change.begin()

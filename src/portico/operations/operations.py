@@ -65,7 +65,7 @@ class Operations:
     def trash(self) -> Trash:
         """What was deleted or replaced, and can be brought back."""
         self._refuse_guests()
-        return Trash(self._features.files.audit, self._features.files.links, self._tree)
+        return Trash(self._features.files.journal, self._features.files.links, self._tree)
 
     @property
     def shares(self) -> Shares:

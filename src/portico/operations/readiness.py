@@ -12,11 +12,11 @@ import structlog
 
 from portico.drive.connection_pool import ConnectionPool, StorageUnusable
 from portico.model.errors import NotPossible, PorticoError, TableMissing, Unavailable
-from portico.observability.audit import AuditTrail
 from portico.runtime import clock
 from portico.runtime.tasks import SingleFlight
 from portico.store.cluster import CLUSTER_KEY, SAME_VALUE
 from portico.store.database import Database
+from portico.store.journal import Journal
 from portico.store.postgres import NotPermitted
 from portico.store.schema import OLDEST_CODE_VALUE, is_usable
 
@@ -63,13 +63,13 @@ class Readiness:
         database: Database,
         pool: ConnectionPool,
         key_fingerprint: str | None,
-        audit: AuditTrail | None = None,
+        journal: Journal | None = None,
         folders: Collection[str] = (),
     ) -> None:
         """`key_fingerprint`: of this node's key, if other nodes share the database. `folders`: where there must be room."""
         self._database = database
         self._pool = pool
-        self._audit = audit
+        self._journal = journal
         self._folders = folders
         self._key_fingerprint = key_fingerprint
         self._checks: SingleFlight[None, tuple[Fault, ...]] = SingleFlight()
@@ -188,8 +188,8 @@ class Readiness:
         except Unavailable as error:
             return [Fault("writes", "The database refuses writes; the log says why.", error.cause)]
         try:
-            if self._audit:
-                await self._audit.check()
+            if self._journal:
+                await self._journal.check()
         except Unavailable as error:
             return [Fault("audit", "The required audit log can't be written; the log says why.", error.cause)]
         return []

@@ -15,11 +15,11 @@ from portico.drive.trash import item_gone
 from portico.model.errors import NotPossible, PorticoError
 from portico.model.paths import Path, Place
 from portico.model.rights import OVERWRITE, Right
-from portico.observability.audit import AuditTrail
 from portico.operations.actors.actor import Standing
 from portico.operations.actors.auditing import Change, ChangeResult
 from portico.operations.actors.tree import Tree, tree_changed
 from portico.operations.sharing.links import links_follow
+from portico.store.journal import Journal
 from portico.store.trash import REPLACED, Trashed, TrashRecords
 
 _AT_ONCE = 1000
@@ -31,37 +31,28 @@ log = structlog.get_logger()
 
 
 async def sweep_trash(records: TrashRecords, pool: ConnectionPool, keep: timedelta) -> None:
-    """Remove what has expired, and note what processes that died have put into the trash.
-
-    A slow connection does not delay the others.
-    """
+    """Remove what has expired. A slow connection does not delay the others."""
     due: dict[str, list[Trashed]] = {name: [] for name in await pool.names()}
     for record in await records.due(_AT_ONCE):
         due.setdefault(record.connection, []).append(record)
-    interrupted: dict[str, list[Trashed]] = {}
-    for record in await records.interrupted(_AT_ONCE):
-        interrupted.setdefault(record.connection, []).append(record)
-    await asyncio.gather(*(_sweep(pool, name, found, interrupted.get(name, []), keep) for name, found in due.items()))
+    await asyncio.gather(*(_sweep(pool, name, found, keep) for name, found in due.items()))
 
 
-async def _sweep(
-    pool: ConnectionPool, connection: str, due: list[Trashed], interrupted: list[Trashed], keep: timedelta
-) -> None:
+async def _sweep(pool: ConnectionPool, connection: str, due: list[Trashed], keep: timedelta) -> None:
     try:
         trash = (await pool.of_connection(connection)).trash
     except PorticoError as error:
         pool.not_swept(connection, "trash-not-swept", error)
         return
     failed = False
-    for works, records in ((trash.purge, due), (trash.settle_interrupted, interrupted)):
-        for record in records:
-            try:
-                await works(record)
-            except NotPossible:
-                pass  # a request is at it
-            except PorticoError as error:  # the others can be removed; this one is tried again
-                pool.not_swept(connection, "trash-not-swept", error)
-                failed = True
+    for record in due:
+        try:
+            await trash.purge(record)
+        except NotPossible:
+            pass  # a request is at it
+        except PorticoError as error:  # the others can be removed; this one is tried again
+            pool.not_swept(connection, "trash-not-swept", error)
+            failed = True
     try:
         if unknown := await trash.purge_unknown(keep + _GRACE):
             log.warning("trash-without-rows-removed", connection=connection, removed=unknown)
@@ -99,8 +90,8 @@ class TrashPage(msgspec.Struct, frozen=True):
 class Trash:
     """An actor sees all items deleted from the actor's own mounts, no matter who deleted them."""
 
-    def __init__(self, audit: AuditTrail, links: ShareLinks, tree: Tree) -> None:
-        self._audit = audit
+    def __init__(self, journal: Journal, links: ShareLinks, tree: Tree) -> None:
+        self._journal = journal
         self._links = links
         self._context = tree.actor.context
         self._tree = tree
@@ -128,10 +119,9 @@ class Trash:
         """Bring it back to where it was. Cancelled when the client hangs up."""
         needed = Right.UPLOAD, *OVERWRITE
         drive, record, path = await self._find(trash_id, *needed)
-        async with Change(self._audit, self._context, "restore", path, trash_ids=drive.trashed) as change:
-            await change.begin()
+        async with Change(self._journal, self._context, "restore", path) as change:
             standing = Standing(self._tree.actor, path, *needed)
-            restored: Path = await self._tree.cancellable(drive.restore(record, on_conflict), standing)
+            restored: Path = await self._tree.cancellable(drive.restore(record, on_conflict, change=change), standing)
             change.line.target = str(restored)
             old, new = self._tree.place(path), self._tree.place(restored)
             if old and new:
@@ -171,7 +161,8 @@ class Trash:
                 return removed
 
     async def _remove(self, drive: Drive, record: Trashed, path: Path) -> None:
-        async with Change(self._audit, self._context, "trash.remove", path) as change:
+        async with Change(self._journal, self._context, "trash.remove", path) as change:
+            change.concern(Place(record.connection, Path.parse(record.path)))
             await change.begin()
             await drive.trash.purge(record)
 

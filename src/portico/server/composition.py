@@ -25,7 +25,7 @@ from portico.drive.connection_pool import ConnectionPool
 from portico.drive.cursors import CursorSeal
 from portico.model.errors import PorticoError
 from portico.model.paths import Path
-from portico.observability.audit import log_loss
+from portico.observability.audit import log_loss, open_audit
 from portico.observability.metrics import Metrics
 from portico.observability.tracing import Tracing
 from portico.operations.account import AccountServices
@@ -48,18 +48,19 @@ from portico.operations.sharing.links import ShareServices
 from portico.operations.thumbnails.process import ThumbnailProcess
 from portico.operations.thumbnails.thumbnails import open_thumbnails
 from portico.operations.trash import sweep_trash
+from portico.operations.unsettled import settle_changes
 from portico.operations.uploads.access import UploadServices
 from portico.operations.uploads.expiry import sweep_uploads
 from portico.providers.contract.registry import PATH_OPTIONS
 from portico.providers.multipart.memory import MemoryBudget
 from portico.runtime.fair_scheduling import FairScheduler
 from portico.settings.settings import Settings, generated_client
-from portico.store.audit_lines import open_trail, remove_lines
 from portico.store.database import Database
 from portico.store.digests import FileDigests
 from portico.store.encrypted_columns import Sealed
 from portico.store.idempotency import IdempotencyKeys
 from portico.store.jobs import JobRecords
+from portico.store.journal import Journal, remove_rows
 from portico.store.leases import Leases
 from portico.store.running_nodes import running_node
 from portico.store.schema import file_of
@@ -70,6 +71,8 @@ from portico.store.uploads import Uploads
 
 SWEEP_INTERVAL_SECONDS = 600
 """How often abandoned uploads, expired tokens and old failures are removed."""
+SETTLE_INTERVAL_SECONDS = 15
+"""How often changes of processes that have vanished are looked for."""
 WATCH_INTERVAL_SECONDS = 60
 """How often the clock is compared with the database's, and connections are looked at."""
 FIRST_RUN_DELAY_SECONDS = 0.2
@@ -123,21 +126,16 @@ async def open_gateway(
             metrics.lost_audit_lines.add()
             log_loss(why, lost)
 
-        audit = open_trail(
-            settings.audit_file,
-            database if settings.audit_in_database else None,
-            node=settings.node,
-            node_in_file=settings.node_in_audit,
-            required=settings.audit_required,
-            on_loss=lost_line,
-        )
-        stack.push_async_callback(audit.close)
+        required = settings.audit_required
+        audit = open_audit(settings.audit_file, required=required, on_loss=lost_line, node=settings.node_in_audit)
+        journal = Journal(database, audit, node=settings.node, is_required=required, on_loss=lost_line)
+        stack.push_async_callback(journal.close)
 
         readiness = Readiness(
             database,
             pool,
             None if settings.database_in_home else key.fingerprint(),
-            audit if settings.audit_required else None,
+            journal if required else None,
             _folders_to_write(settings),
         )
         stack.push_async_callback(readiness.close)
@@ -148,7 +146,7 @@ async def open_gateway(
         metrics.watch("portico_upload_memory_bytes", lambda: upload_memory.held)
         metrics.watch("portico_uploads_waiting_for_memory", lambda: upload_memory.waiting)
         metrics.watch_all("portico_connection_up", lambda: [((name,), up) for name, up in pool.usable.items()])
-        metrics.watch("portico_audit_lines_queued", lambda: audit.queued)
+        metrics.watch("portico_audit_lines_queued", lambda: journal.queued)
         metrics.watch("portico_node_info", lambda: 1, settings.node, __version__)
         metrics.watch("portico_ready", lambda: readiness.is_ready)
         metrics.watch("portico_clock_offset_seconds", lambda: database.clock_offset / 1000)
@@ -181,7 +179,7 @@ async def open_gateway(
             Trees(pool, Admission(), work_watches, long_work),
             Usage(links, guests, database.now),
             FileServices(
-                audit,
+                journal,
                 digests,
                 links,
                 guests,
@@ -195,7 +193,7 @@ async def open_gateway(
                 always_digest=always_digest,
             ),
             UploadServices(
-                audit,
+                journal,
                 uploads,
                 digests,
                 database.now,
@@ -203,9 +201,9 @@ async def open_gateway(
                 max_file_size=settings.max_file_size,
                 always_digest=always_digest,
             ),
-            ShareServices(audit, links, guests, passwords, database.now),
+            ShareServices(journal, links, guests, passwords, database.now),
             jobs,
-            AccountServices(sign_in, sessions, keys, audit),
+            AccountServices(sign_in, sessions, keys, journal),
         )
 
         async def sweep_credentials() -> None:
@@ -214,7 +212,7 @@ async def open_gateway(
 
         rows: dict[str, Callable[[], Awaitable[object]]] = {
             "sessions": sweep_credentials,
-            "links": lambda: links.sweep(settings.audit_retention or None),
+            "links": lambda: links.sweep(settings.journal_retention or None),
             "leases": leases.sweep,
             "throttle": throttle.sweep,
             "uploads": lambda: sweep_uploads(uploads, pool),
@@ -222,8 +220,8 @@ async def open_gateway(
             "idempotency-keys": idempotency_keys.sweep,
             "jobs": jobs.records.sweep,
         }
-        if settings.audit_in_database and settings.audit_retention:
-            rows["audit"] = partial(remove_lines, database, older_than=settings.audit_retention)
+        if settings.journal_retention:
+            rows["journal"] = partial(remove_rows, database, older_than=settings.journal_retention)
         sweeps: Sweeps = {
             **{name: _in_turn(leases, name, sweep) for name, sweep in rows.items()},
             "connections": pool.sweep,
@@ -237,16 +235,26 @@ async def open_gateway(
             **({"status": status.watch} if settings.metrics_address else {}),
         }
 
-        async with _sweeping(metrics, sweeps), _sweeping(metrics, watches, interval=WATCH_INTERVAL_SECONDS):
+        settle_in_turn = _in_turn(leases, "changes", partial(settle_changes, journal, pool))
+
+        async def settle() -> None:
+            if await journal.left_open():  # otherwise each worker would take the lease in vain
+                await settle_in_turn()
+
+        async with (
+            _sweeping(metrics, sweeps),
+            _sweeping(metrics, {"changes": settle}, interval=SETTLE_INTERVAL_SECONDS),
+            _sweeping(metrics, watches, interval=WATCH_INTERVAL_SECONDS),
+        ):
             yield Gateway(
-                authentication=Authentication(sign_in, sessions, tickets, keys, invitations, guests, audit, metrics),
+                authentication=Authentication(sign_in, sessions, tickets, keys, invitations, guests, journal, metrics),
                 operations=partial(Operations, features),
                 idempotency=Idempotency(idempotency_keys),
                 scheduler=scheduler,
                 readiness=readiness,
                 stop=stop,
                 receipts=receipts,
-                guest_sign_in=GuestSignIn(links, guests, pool, audit),
+                guest_sign_in=GuestSignIn(links, guests, pool, journal),
                 thumbnail_types=thumbnails.types if thumbnails else frozenset(),
                 keeps_deleted=bool(settings.trash_retention),
                 client_id=settings.client_id,

@@ -109,7 +109,7 @@ def _duration(
 upload_retention = _duration("must be a time like 12h or 7d, from one second to 30 days", longest=timedelta(days=30))
 timeout = _duration("must be from one second to ten minutes, like 30s", longest=_MAX_TIMEOUT)
 delay = _duration("must be 0, or a time of up to ten minutes like 10s", longest=_MAX_TIMEOUT, zero="0+s?")
-audit_retention = _duration("must be forever, or a time like 90d", zero="forever")
+journal_retention = _duration("must be forever, or a time like 90d", zero="forever")
 trash_retention = _duration("must be 0, which turns the trash off, or a time like 30d", zero=_ZERO)
 max_lifetime = _duration("must be 0, which means no limit, or a time like 30d", zero=_ZERO)
 

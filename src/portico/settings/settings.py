@@ -308,21 +308,22 @@ class Settings:
         "audit.log",
         parsers.audit,
         "audit.log",
-        "Where sign-ins and changes are recorded: a file (a relative path starts at the home folder), stdout, database, or off. FILE,database and stdout,database record them twice.",
+        "Where the lines of the journal are also written, for log collectors: a file (a relative path starts at the home folder), stdout, or off. The journal in the database has them in any case.",
     )
     audit_required: bool = _setting(
         "audit.required",
         parsers.flag,
         False,
         "What happens while the audit log can't be written. true: sign-ins and changes are "
-        "refused. false: they continue, and the log reports it.",
+        "refused. false: they continue, and the log reports it. Changes of files always need the "
+        "journal: while the database can't be written, they are refused.",
     )
-    audit_retention: timedelta = _setting(
-        "audit.retention",
-        parsers.audit_retention,
+    journal_retention: timedelta = _setting(
+        "journal.retention",
+        parsers.journal_retention,
         timedelta(days=90),
-        "How long audit lines stay in the database, like 90d, or forever. Files are not "
-        "affected; use log rotation for them.",
+        "How long the journal is kept, like 90d, or forever. The file in audit.log is not "
+        "affected; use log rotation for it.",
     )
     metrics_address: tuple[str, int] | None = _setting(
         "metrics.address",
@@ -381,15 +382,11 @@ class Settings:
 
     @property
     def audit_file(self) -> str | None:
-        """A path, `stdout`, or None if the audit log is off or only in the database."""
+        """A path, `stdout`, or None if only the journal has the lines."""
         file = self.audit_log.removesuffix(_AND_DATABASE)
         if file in ("off", "database"):
             return None
         return file if file == "stdout" else str(self.home / file)
-
-    @property
-    def audit_in_database(self) -> bool:
-        return self.audit_log == "database" or self.audit_log.endswith(_AND_DATABASE)
 
     @property
     def tls_enabled(self) -> bool:

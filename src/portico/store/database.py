@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import (
     Column,
     ColumnElement,
+    Connection,
     Delete,
     Executable,
     Row,
@@ -90,6 +91,8 @@ class Database:
         self._wait = wait
         self._backend = _backend(url, wait, connections, blocking, foreign_keys)
         self.dialect = self._backend.dialect
+        self.file = self._backend.file
+        """Of SQLite, unless it is in memory."""
         self.name = self._backend.name
         """For messages: without user and password."""
         self._learned: tuple[int, float] | None = None
@@ -153,6 +156,20 @@ class Database:
                 return await work(transaction)
 
         return await _retried(once, _Conflict, _Broken)
+
+    async def at_once(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """The result of `work` in one transaction, without a hop between its statements. `durable`: as in `execute`.
+
+        `work` is called again if the transaction was rolled back because of another one.
+        """
+
+        async def once() -> T:
+            with self._noted():
+                async with self._opened(partial(self._backend.transaction, durable=durable)) as run:
+                    result: T = await run(work)
+                return result
+
+        return await _retried(once, _Conflict)
 
     @asynccontextmanager
     async def begin(self, wait: float | None = None) -> "AsyncGenerator[AsyncConnection]":
@@ -350,6 +367,19 @@ def inserting(table: Table, *conditions: ColumnElement[bool]) -> Executable:
     """Inserts a row with the values of `new_row`, if all conditions hold. It returns the row's primary key."""
     values = select(*(bindparam(f"new_{each.name}", type_=each.type).label(each.name) for each in table.c))
     return insert(table).from_select([*table.c], values.where(*conditions)).returning(*table.primary_key)
+
+
+def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows, except for those that are there. One call of the driver: with SQLite, each call would release the
+    interpreter's lock and wait for it again."""
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    names = table.c.keys()
+    columns, marks = ", ".join(f'"{name}"' for name in names), ", ".join([mark] * len(names))
+    connection.exec_driver_sql(
+        f"INSERT INTO {table.name} ({columns}) VALUES {', '.join([f'({marks})'] * len(rows))} "  # noqa: S608
+        "ON CONFLICT DO NOTHING",
+        tuple(row[name] for row in rows for name in names),
+    )
 
 
 def new_row(table: Table, values: Mapping[str, Any]) -> dict[str, Any]:

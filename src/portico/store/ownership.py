@@ -62,6 +62,11 @@ class Owned:
         if row is not None:
             self.owned_until = until
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the row is this process's, as far as it knows."""
+        return self._rows.holds(self)
+
     async def change(self, **values: Any) -> bool:
         """Change the row. False if another owner has it."""
         statement = update(self._rows.table).where(is_mine(self._rows.table)).values(values)
@@ -114,6 +119,9 @@ class Ownership(Generic[O]):
         self._held.add(owned)
         if self._timer is None and self._renewing is None:
             self._wait(self._interval)
+
+    def holds(self, owned: O) -> bool:
+        return owned in self._held
 
     async def let_go(self, owned: O) -> None:
         self._held.discard(owned)

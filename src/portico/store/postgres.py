@@ -75,6 +75,7 @@ class NotPermitted(Misconfigured):
 
 class Postgres:
     dialect = "postgresql"
+    file = None
     advice = "check that it is running, and check the setting database.url"
     snapshot = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
     read_only = "pg_is_in_recovery() OR current_setting('transaction_read_only')::bool"
@@ -111,6 +112,14 @@ class Postgres:
     ) -> AsyncGenerator[Callable[..., Awaitable[Any]]]:
         async with self.reading(wait) as connection:
             yield connection.execute
+
+    @asynccontextmanager
+    async def transaction(self, wait: float, *, durable: bool) -> AsyncGenerator[Callable[..., Awaitable[Any]]]:
+        """Runs a function as one transaction."""
+        async with self.writing(wait) as connection, connection.begin():
+            if not durable:
+                await connection.execute(text("SET LOCAL synchronous_commit TO off"))
+            yield connection.run_sync
 
     @asynccontextmanager
     async def writing(self, wait: float) -> "AsyncGenerator[AsyncConnection]":

@@ -38,7 +38,7 @@ class Sqlite:
     def __init__(self, url: URL, *, wait: float, blocking: bool, foreign_keys: bool) -> None:
         """With `blocking`, it runs in this thread, for a process that has nothing else to do."""
         self._wait = wait
-        self._file = file_of(url)
+        self.file = file_of(url)
         self.name = url.database or ":memory:"
         self._plain = _engine(url, wait, blocking=blocking, foreign_keys=foreign_keys)
         self.engine = cast("AsyncEngine", self._plain)
@@ -63,6 +63,13 @@ class Sqlite:
         async with self._turn() if writes else nullcontext():
             await self._check_file()
             yield partial(self._plain.run, wait=wait, durable=durable)
+
+    @asynccontextmanager
+    async def transaction(self, wait: float, *, durable: bool) -> AsyncGenerator[Callable[..., Awaitable[Any]]]:
+        """Runs a function as one transaction."""
+        async with self._turn():
+            await self._check_file()
+            yield partial(self._plain.transact, durable=durable)
 
     @asynccontextmanager
     async def writing(self, wait: float) -> "AsyncGenerator[AsyncConnection]":
@@ -95,8 +102,8 @@ class Sqlite:
 
     def file_is_writable(self) -> bool:
         """Whether the kernel would let this process write; nothing is tried."""
-        return self._file is None or (
-            os.access(self._file, os.W_OK) and os.access(os.path.dirname(self._file) or ".", os.W_OK)
+        return self.file is None or (
+            os.access(self.file, os.W_OK) and os.access(os.path.dirname(self.file) or ".", os.W_OK)
         )
 
     def is_conflict(self, error: DBAPIError) -> bool:
@@ -107,9 +114,9 @@ class Sqlite:
 
     async def _check_file(self) -> None:
         """Detect a removed or replaced file: open connections would go on with the old one."""
-        if self._file is None:
+        if self.file is None:
             return
-        info = os.stat(self._file)
+        info = os.stat(self.file)
         identity = (info.st_dev, info.st_ino)
         if self._identity is not None and identity != self._identity:
             await self.engine.dispose()
@@ -201,15 +208,27 @@ class SqliteEngine:
         failure may take it back: the disk is not waited for.
         """
 
-        def work() -> Any:
+        # Otherwise SQLite would commit each row by itself, and wait for the disk.
+        begins = isinstance(parameters, Sequence)
+        return await self._committed(
+            lambda connection: _read(connection.execute(statement, parameters)), wait, begins=begins, durable=durable
+        )
+
+    async def transact(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """The result of `work` in one transaction, with one hop for all of it. `durable`: as in `run`."""
+        return await self._committed(work, None, begins=True, durable=durable)
+
+    async def _committed(
+        self, work: Callable[[Connection], T], wait: float | None, *, begins: bool, durable: bool
+    ) -> T:
+        def commit() -> T:
             with self._engine.connect() as connection:
                 driver = connection.connection.dbapi_connection
                 with nullcontext() if durable else _relaxed(driver):  # not possible within a transaction
                     try:
-                        # Otherwise SQLite would commit each row by itself, and wait for the disk.
-                        if isinstance(parameters, Sequence):
+                        if begins:
                             connection.exec_driver_sql("BEGIN IMMEDIATE")
-                        result = _read(connection.execute(statement, parameters))
+                        result = work(connection)
                         connection.commit()
                     except BaseException:
                         connection.rollback()
@@ -217,7 +236,7 @@ class SqliteEngine:
                 return result
 
         async with self._connection_slot(wait or self._wait):
-            return await self._call(work)
+            return await self._call(commit)
 
     @asynccontextmanager
     async def _connection_slot(self, wait: float) -> AsyncGenerator[None]:

@@ -194,16 +194,48 @@ leases = Table(
     Column("owned_until", BigInteger, nullable=False),
 )
 
-# The audit log, if it is kept in the database. `line` is the whole line in JSON; the other columns are for searches.
-audit_lines = Table(
-    "audit_lines",
+# The journal: one row for each change, sign-in and administrative change that has ended. A row takes the next number when it
+# is written, one transaction after the other, so that whoever has read up to a number has missed none. `line` is the audit
+# line; `change` is the id that a change had while it was under way; the other columns are for searches, and for what a change did: to which place (`connection`, `place`), perhaps to or from
+# another one (`to_connection`, `target`), what was there before and what was left there (`before`, `after`, in JSON), and
+# the id of what the trash keeps of it (`kept`).
+journal = Table(
+    "journal",
     metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("change", String(32), unique=True),
     Column("at", BigInteger, nullable=False, index=True),
     Column("node", String(64), nullable=False),
     Column("user", String(256), index=True),
+    Column("key", String(32)),
+    Column("link", String(16)),
+    Column("session", String(64)),
+    Column("address", String(64)),
     Column("action", String(32), nullable=False),
     Column("outcome", String(64), nullable=False),
+    Column("connection", String(64)),
+    Column("place", Text),
+    Column("to_connection", String(64)),
+    Column("target", Text),
+    Column("kept", String(32)),
+    Column("before", Text),
+    Column("after", Text),
+    Column("line", Text, nullable=False),
+)
+
+# Changes that have begun and not ended. `owner` is the lease of the process that carries them out: once it has expired,
+# any node settles them.
+changes_begun = Table(
+    "changes_begun",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("owner", String(96), nullable=False, index=True),
+    Column("at", BigInteger, nullable=False),
+    Column("connection", String(64), nullable=False),
+    Column("place", Text, nullable=False),
+    Column("to_connection", String(64)),
+    Column("target", Text),
+    Column("before", Text),
     Column("line", Text, nullable=False),
 )
 
@@ -364,8 +396,8 @@ share_accesses = Table(
     Column("bytes", BigInteger),
 )
 
-# What was deleted or replaced and can be brought back. Its content is in the storage, by the id. The row is written before
-# the content is moved there. `path` is that in the bucket, container, share or folder; it begins with a slash.
+# What was deleted or replaced and can be brought back. Its content is in the storage, by the id. The row is written
+# together with the journal's, after the content was moved there. `path` is that in the bucket, container, share or folder; it begins with a slash.
 trash = Table(
     "trash",
     metadata,

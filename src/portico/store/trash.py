@@ -1,4 +1,4 @@
-"""What was deleted or replaced, and can be brought back: one row for each. The content is in the storage."""
+"""What was deleted or replaced, and can be brought back: one row for each, which `journal` adds. The content is in the storage."""
 
 import re
 from collections.abc import Collection
@@ -6,7 +6,7 @@ from secrets import token_hex
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, and_, case, delete, false, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, delete, false, func, or_, select, update
 
 from portico.model.errors import InvalidCursor
 from portico.model.paths import Place
@@ -16,8 +16,6 @@ from portico.store.tables import trash
 DELETED: Final = "deleted"
 REPLACED: Final = "replaced"
 
-MOVING: Final = "moving"
-"""The content is on its way to the trash, or a process died meanwhile."""
 KEPT: Final = "kept"
 RESTORING: Final = "restoring"
 REMOVING: Final = "removing"
@@ -49,22 +47,6 @@ class TrashRecords:
 
     def now(self) -> int:
         return self._database.now()
-
-    def new_id(self) -> str:
-        """It begins with the time, so that the age of content whose row was lost is known."""
-        return f"{self.now():0{_TIME_DIGITS}x}{token_hex(6)}"
-
-    async def add(self, record: Trashed) -> None:
-        await self._database.execute(insert(trash), msgspec.structs.asdict(record))
-
-    async def settle(self, record: Trashed) -> None:
-        """All content is in the trash. If somebody has removed the row meanwhile, it is written again."""
-        statement = update(trash).where(trash.c.id == record.id, trash.c.status == MOVING)
-        if await self._database.execute(statement.values(status=KEPT)):
-            return
-        if not await self._database.first(select(trash.c.id).where(trash.c.id == record.id)):
-            record.status = KEPT
-            await self.add(record)
 
     async def find(self, origins: Collection[Place], trash_id: str) -> Trashed | None:
         """A row of what was below one of the origins."""
@@ -118,12 +100,6 @@ class TrashRecords:
         query = select(trash).where(condition).order_by(trash.c.expires_at).limit(limit)
         return [record_of(Trashed, row) for row in await self._database.fetch(query)]
 
-    async def interrupted(self, limit: int) -> list[Trashed]:
-        """Those that are on their way into the trash for more than a day."""
-        old = trash.c.deleted_at < self.now() - _DAY
-        query = select(trash).where(trash.c.status == MOVING, old).order_by(trash.c.deleted_at).limit(limit)
-        return [record_of(Trashed, row) for row in await self._database.fetch(query)]
-
     async def unknown(self, ids: Collection[str], older_than: int) -> list[str]:
         """Which of these names are ids from before a time that have no row."""
         old = {name for name in ids if _ID.fullmatch(name) and _time_of(name) < older_than}
@@ -131,6 +107,17 @@ class TrashRecords:
             return []
         rows = await self._database.fetch(select(trash.c.id).where(trash.c.id.in_(sorted(old))))
         return sorted(old - {row.id for row in rows})
+
+
+def new_id(now: int) -> str:
+    """It begins with the time, so that the age of content whose row was lost is known."""
+    return f"{now:0{_TIME_DIGITS}x}{token_hex(6)}"
+
+
+def next_id(trash_id: str) -> str:
+    """The id of what the same change puts into the trash after this."""
+    number = int(trash_id[_TIME_DIGITS:], 16) + 1
+    return f"{trash_id[:_TIME_DIGITS]}{number % 16**_TIME_DIGITS:0{_TIME_DIGITS}x}"
 
 
 def _time_of(trash_id: str) -> int:

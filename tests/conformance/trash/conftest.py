@@ -6,15 +6,14 @@ import pytest
 from sqlalchemy import insert
 
 from portico.drive.cursors import CursorSeal
-from portico.drive.drive import Drive
 from portico.model.paths import Path
 from portico.providers.contract.provider import Provider
 from portico.store.database import Database
 from portico.store.schema import migrate
 from portico.store.tables import connections
-from portico.store.trash import TrashRecords
 
-from .actions import with_trash
+from ...recorded_drive import RecordedDrive
+from .actions import JournaledRecords, with_trash
 
 
 @pytest.fixture(scope="session")
@@ -25,15 +24,17 @@ def migrated_trash(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 @pytest.fixture
-async def records(migrated_trash: pathlib.Path, tmp_path: pathlib.Path) -> AsyncIterator[TrashRecords]:
+async def records(migrated_trash: pathlib.Path, tmp_path: pathlib.Path) -> AsyncIterator[JournaledRecords]:
     shutil.copy(migrated_trash, tmp_path / "trash.db")
     database = Database(f"sqlite:///{tmp_path / 'trash.db'}")
     row = {"name": "c", "kind": "local", "options": "{}", "revision": 1}
     await database.execute(insert(connections), row)
-    yield TrashRecords(database)
+    records = JournaledRecords(database)
+    yield records
+    await records.journal.close()
     await database.close()
 
 
 @pytest.fixture
-def drive(provider: Provider, root: Path, seal: CursorSeal, records: TrashRecords) -> Drive:
+def drive(provider: Provider, root: Path, seal: CursorSeal, records: JournaledRecords) -> RecordedDrive:
     return with_trash(provider, root, seal, records)

@@ -5,18 +5,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
 from portico.drive.cursors import CursorSeal
-from portico.drive.drive import Drive, OnConflict
+from portico.drive.drive import OnConflict
 from portico.model.errors import NotFound, NotPossible, ProviderUnavailable, service_unavailable
 from portico.model.paths import Path
+from portico.observability.audit import UNKNOWN
 from portico.providers.contract.provider import DoesNotFitInTrash, Provider
-from portico.store.tables import leases
-from portico.store.trash import TrashRecords
+from portico.store import begun_rows
+from portico.store.trash import DELETED
 
+from ...recorded_drive import RecordedDrive, recordings_in
 from ..actions import at, content, pieces, put, tree
-from .actions import newest, put_tree, trashed, with_trash
+from .actions import JournaledRecords, newest, put_tree, trashed, with_trash
 
 
 class Killed(BaseException):
@@ -25,9 +26,15 @@ class Killed(BaseException):
 
 @pytest.mark.above_services
 async def test_nothing_is_lost_when_the_process_dies(
-    harness: Any, provider: Provider, root: Path, seal: CursorSeal, records: TrashRecords
+    harness: Any,
+    provider: Provider,
+    root: Path,
+    seal: CursorSeal,
+    records: JournaledRecords,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Before each call that changes something, so after the one before it."""
+    monkeypatch.setattr(begun_rows, "has_ended", lambda _: True)
     for number in range(1, 10):
         drive = with_trash(provider, root, seal, records)
         for path in ("work/f", "work/b/g", "single"):
@@ -35,8 +42,9 @@ async def test_nothing_is_lost_when_the_process_dies(
         dying = harness.open()
         died = await _dies(with_trash(dying, root, seal, records), dying, number)
         await dying.close()
-        for found in await trashed(drive):
-            await drive.trash.settle_interrupted(found)
+        for left in await records.journal.left_open():
+            kept = await drive.trash.left_by(left, left.place.path, DELETED)
+            await records.journal.settle(left, UNKNOWN, kept=kept)
         for found in await trashed(drive):
             await drive.restore(found, OnConflict.REPLACE)
         for path in ("work/f", "work/b/g", "single"):
@@ -46,7 +54,7 @@ async def test_nothing_is_lost_when_the_process_dies(
     pytest.fail("it never came to its end")
 
 
-async def _dies(drive: Drive, provider: Any, number: int) -> bool:
+async def _dies(drive: RecordedDrive, provider: Any, number: int) -> bool:
     """Delete a folder and a file until the given change; whether it came to that."""
     changes = 0
 
@@ -74,7 +82,7 @@ async def _dies(drive: Drive, provider: Any, number: int) -> bool:
 
 
 async def test_a_cancelled_delete_and_restore_are_settled(
-    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch
+    drive: RecordedDrive, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put_tree(drive, "w")
     before = await tree(drive)
@@ -106,7 +114,7 @@ async def test_a_cancelled_delete_and_restore_are_settled(
 
 @pytest.mark.parametrize("folder", [False, True])
 async def test_a_cancelled_replacement_is_settled(
-    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, folder: bool
+    drive: RecordedDrive, provider: Provider, monkeypatch: pytest.MonkeyPatch, folder: bool
 ) -> None:
     for name in ("old", "new"):
         await put(drive, f"{name}/f" if folder else name, name.encode())
@@ -128,59 +136,52 @@ async def test_a_cancelled_replacement_is_settled(
 
 
 async def test_one_restore_or_removal_at_a_time(
-    drive: Drive, provider: Provider, root: Path, seal: CursorSeal, records: TrashRecords
+    drive: RecordedDrive,
+    provider: Provider,
+    root: Path,
+    seal: CursorSeal,
+    records: JournaledRecords,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And none while it is still being deleted."""
     other = with_trash(provider, root, seal, records)
     await put_tree(drive, "w")
     before = await tree(drive)
 
-    async def refused(sentence: str) -> None:
+    async def refused() -> None:
         found = await newest(other)
         for _ in range(2):
-            with pytest.raises(NotPossible, match=sentence):
+            with pytest.raises(NotPossible, match="being restored"):
                 await other.restore(found, OnConflict.RENAME)
-            with pytest.raises(NotPossible, match=sentence):
+            with pytest.raises(NotPossible, match="being restored"):
                 await other.trash.purge(found)
 
-    for name, sentence in (("move_to_trash", "still being deleted"), ("restore", "being restored")):
-        work, begun, go_on = getattr(provider, name), asyncio.Event(), asyncio.Event()
+    await drive.delete(at("w"), recursive=True)
+    restore, begun, go_on = provider.restore, asyncio.Event(), asyncio.Event()
 
-        async def waits(
-            *arguments: Any,
-            work: Any = work,
-            begun: asyncio.Event = begun,
-            go_on: asyncio.Event = go_on,
-            **options: Any,
-        ) -> None:
-            begun.set()
-            await go_on.wait()
-            await work(*arguments, **options)
+    async def waits(*arguments: Any, **options: Any) -> None:
+        begun.set()
+        await go_on.wait()
+        await restore(*arguments, **options)
 
-        setattr(provider, name, waits)
-        if name == "restore":
-            running: asyncio.Task[Any] = asyncio.create_task(drive.restore(await newest(drive)))
-        else:
-            running = asyncio.create_task(drive.delete(at("w"), recursive=True))
-        await begun.wait()
-        await refused(sentence)
-        go_on.set()
-        await running
-        setattr(provider, name, work)
+    monkeypatch.setattr(provider, "restore", waits)
+    running = asyncio.create_task(drive.restore(await newest(drive)))
+    await begun.wait()
+    await refused()
+    go_on.set()
+    await running
     assert await tree(drive) == before
     assert await trashed(drive) == []
 
 
-async def held(records: TrashRecords) -> list[str]:
-    return [row.name for row in await records._database.fetch(select(leases.c.name))]
-
-
 @pytest.mark.above_services
 @pytest.mark.parametrize("why", [NotFound, DoesNotFitInTrash])
-async def test_replacement_that_kept_nothing_holds_nothing(
-    drive: Drive, provider: Any, records: TrashRecords, monkeypatch: pytest.MonkeyPatch, why: type[Exception]
+async def test_a_replacement_that_kept_nothing_is_prepared_once_more(
+    drive: RecordedDrive,
+    provider: Any,
+    records: JournaledRecords,
+    monkeypatch: pytest.MonkeyPatch,
+    why: type[Exception],
 ) -> None:
-    """Also if it is prepared once more."""
     monkeypatch.setattr(provider, "keeps_at_commit", False)
     path = at("f").under(drive.root)
     await put(drive, "f", b"1")
@@ -191,35 +192,38 @@ async def test_replacement_that_kept_nothing_holds_nothing(
             await provider.delete(path)
         raise why("gone")
 
-    async with drive.trash.replacement(path) as replacement:
+    change = recordings_in(records.journal)()
+    change.concern(drive.place(at("f")))
+    async with drive.trash.replacement(path, change) as replacement:
         provider.copy_to_trash = fails
         await replacement.prepare()
-        assert await held(records) == []
         provider.copy_to_trash = keep
         await drive._provider.write(path, pieces(b"2"), "text/plain")
         await replacement.prepare()
-        assert len(await held(records)) == 1
-    assert await held(records) == []
+    await change.settle("done")
     assert len(await trashed(drive)) == 1
 
 
 @pytest.mark.above_services
-async def test_replacement_whose_place_cannot_be_cleared_holds_nothing(
-    drive: Drive, provider: Any, records: TrashRecords, monkeypatch: pytest.MonkeyPatch
+async def test_a_replacement_whose_place_cannot_be_cleared_is_settled_later(
+    drive: RecordedDrive, provider: Any, records: JournaledRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sweep can settle it."""
     monkeypatch.setattr(provider, "keeps_at_commit", False)
     await put(drive, "f", b"1")
 
     async def fails(_: Path) -> None:
         raise service_unavailable("down", 1)
 
+    change = recordings_in(records.journal)()
+    change.concern(drive.place(at("f")))
+
     async def prepare_twice() -> None:
-        async with drive.trash.replacement(at("f").under(drive.root)) as replacement:
+        async with drive.trash.replacement(at("f").under(drive.root), change) as replacement:
             await replacement.prepare()
             monkeypatch.setattr(provider, "purge", fails)
             await replacement.prepare()
 
     with pytest.raises(ProviderUnavailable):
         await prepare_twice()
-    assert await held(records) == []
+    await change.settle("provider-unavailable")
+    assert await trashed(drive) == []

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from portico.drive.cursors import CursorSeal
-from portico.drive.drive import Drive, OnConflict
+from portico.drive.drive import OnConflict
 from portico.model.errors import AlreadyExists, FolderNotEmpty, InvalidPath, IsAFolder, NotFound, ProviderUnavailable
 from portico.model.paths import Path
 from portico.providers.contract.provider import TRASH, Provider
 from portico.providers.objects.service import folder_key
 from portico.providers.s3.service import Service
 from portico.runtime.progress_counter import CURRENT, ProgressCounter
-from portico.store.trash import TrashRecords
 
+from ...recorded_drive import RecordedDrive
 from ..actions import at, content, exists, names, noise, pieces, put, tree
-from .actions import FILES, KEEP, newest, put_tree, trashed, with_trash
+from .actions import FILES, KEEP, JournaledRecords, newest, put_tree, trashed, with_trash
 
 
-async def test_a_deleted_file_comes_back(drive: Drive) -> None:
+async def test_a_deleted_file_comes_back(drive: RecordedDrive) -> None:
     data = noise(200_000)
     await put(drive, "docs/report.pdf", data)
     await put(drive, "docs/other", b"other")
@@ -39,7 +39,7 @@ async def test_a_deleted_file_comes_back(drive: Drive) -> None:
         await drive.trash.get(found.id)
 
 
-async def test_a_deleted_folder_comes_back_with_all_it_held(drive: Drive) -> None:
+async def test_a_deleted_folder_comes_back_with_all_it_held(drive: RecordedDrive) -> None:
     await put_tree(drive, "x/tree")
     await drive.make_folder(at("x/tree/nothing"))
     await put(drive, "x/stays", b"stays")
@@ -59,7 +59,7 @@ async def test_a_deleted_folder_comes_back_with_all_it_held(drive: Drive) -> Non
     assert await tree(drive, "x") == before
 
 
-async def test_what_is_replaced_comes_back(drive: Drive) -> None:
+async def test_what_is_replaced_comes_back(drive: RecordedDrive) -> None:
     first, second, third = noise(70_000, 1), noise(300_000, 2), noise(5, 3)
     assert not (await put(drive, "d/f.bin", first)).replaced
     assert drive.trashed == []
@@ -95,7 +95,7 @@ async def test_what_is_replaced_comes_back(drive: Drive) -> None:
     assert await content(drive, "d/f.bin") == second
 
 
-async def test_a_merge_keeps_what_it_replaces(drive: Drive) -> None:
+async def test_a_merge_keeps_what_it_replaces(drive: RecordedDrive) -> None:
     await put_tree(drive, "old")
     await put(drive, "new/a.txt", b"another a")
     await put(drive, "new/b/d/e ö.txt", b"another e")
@@ -108,7 +108,7 @@ async def test_a_merge_keeps_what_it_replaces(drive: Drive) -> None:
     assert await tree(drive, "old") == before
 
 
-async def test_what_a_merge_replaced_comes_back(drive: Drive) -> None:
+async def test_what_a_merge_replaced_comes_back(drive: RecordedDrive) -> None:
     """Below the folder, or below another name."""
     await put(drive, "old/x.txt", b"old")
     await put(drive, "new/x.txt", b"new")
@@ -120,7 +120,7 @@ async def test_what_a_merge_replaced_comes_back(drive: Drive) -> None:
         assert await names(drive, str(restored)[1:]) == ["x.txt"]
 
 
-async def test_what_a_restored_folder_replaces_is_kept(drive: Drive) -> None:
+async def test_what_a_restored_folder_replaces_is_kept(drive: RecordedDrive) -> None:
     await put(drive, "w/b/f", b"old")
     await drive.delete(at("w"), recursive=True)
     await put(drive, "w/b/f", b"since")
@@ -130,7 +130,7 @@ async def test_what_a_restored_folder_replaces_is_kept(drive: Drive) -> None:
     assert await content(drive, "w/b/f") == b"since"
 
 
-async def test_what_fails_leaves_the_trash_as_it_was(drive: Drive) -> None:
+async def test_what_fails_leaves_the_trash_as_it_was(drive: RecordedDrive) -> None:
     seen = await put(drive, "f", b"old")
 
     async def broken() -> AsyncIterator[bytes]:
@@ -150,7 +150,7 @@ async def test_what_fails_leaves_the_trash_as_it_was(drive: Drive) -> None:
 
 
 async def test_what_is_removed_or_expired_is_gone(
-    drive: Drive, provider: Provider, records: TrashRecords, monkeypatch: pytest.MonkeyPatch
+    drive: RecordedDrive, provider: Provider, records: JournaledRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put_tree(drive, "w")
     await put(drive, "v", b"v")
@@ -181,7 +181,7 @@ async def test_what_is_removed_or_expired_is_gone(
 
 
 async def test_others_see_only_what_was_below_their_root(
-    drive: Drive, provider: Provider, root: Path, seal: CursorSeal, records: TrashRecords
+    drive: RecordedDrive, provider: Provider, root: Path, seal: CursorSeal, records: JournaledRecords
 ) -> None:
     await put(drive, "al/f", b"1")
     await put(drive, "alice/f", b"2")
@@ -200,7 +200,7 @@ async def test_others_see_only_what_was_below_their_root(
 
 
 @pytest.mark.object_services
-async def test_a_delete_counts_its_files(drive: Drive) -> None:
+async def test_a_delete_counts_its_files(drive: RecordedDrive) -> None:
     await put_tree(drive, "w")
     await put(drive, "f", b"f")
     counter = ProgressCounter()
@@ -211,7 +211,7 @@ async def test_a_delete_counts_its_files(drive: Drive) -> None:
     assert counter.entries == len(FILES) + 1
 
 
-async def test_a_restored_merge_replaces_nothing_unasked(drive: Drive) -> None:
+async def test_a_restored_merge_replaces_nothing_unasked(drive: RecordedDrive) -> None:
     await put(drive, "old/x", b"old")
     await put(drive, "new/x", b"new")
     await drive.copy(at("new"), at("old"), OnConflict.REPLACE)
@@ -221,7 +221,7 @@ async def test_a_restored_merge_replaces_nothing_unasked(drive: Drive) -> None:
 
 
 @pytest.mark.object_services
-async def test_a_restore_mixes_no_file_with_a_folder(drive: Drive) -> None:
+async def test_a_restore_mixes_no_file_with_a_folder(drive: RecordedDrive) -> None:
     for merged in (False, True):
         for was, now, error in (("w/a", "w/a/b", IsAFolder), ("w/a/b", "w/a", AlreadyExists)):
             await put(drive, was, b"was")
@@ -244,7 +244,7 @@ async def test_a_restore_mixes_no_file_with_a_folder(drive: Drive) -> None:
 
 @pytest.mark.object_services
 async def test_a_restore_lists_the_item_once(
-    drive: Drive, provider: Any, root: Path, monkeypatch: pytest.MonkeyPatch
+    drive: RecordedDrive, provider: Any, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put_tree(drive, "w")
     before = await tree(drive)
@@ -265,7 +265,7 @@ async def test_a_restore_lists_the_item_once(
 
 @pytest.mark.object_services
 async def test_a_path_may_be_too_long_below_another_name(
-    drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch
+    drive: RecordedDrive, provider: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put_tree(drive, "w")
     await drive.delete(at("w"), recursive=True)
@@ -281,7 +281,7 @@ async def test_a_path_may_be_too_long_below_another_name(
 @pytest.mark.object_services
 @pytest.mark.parametrize("how", ["copy", "move", "restore"])
 async def test_merge_that_cannot_keep_a_file_replaces_nothing(
-    drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch, how: str
+    drive: RecordedDrive, provider: Any, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     for name in ("a", "b", "long"):
         await put(drive, f"old/{name}", b"old")
@@ -303,11 +303,11 @@ async def test_merge_that_cannot_keep_a_file_replaces_nothing(
 @pytest.mark.parametrize("existing", [True, False], ids=["replaces", "free"])
 @pytest.mark.parametrize("how", ["copy", "move"])
 async def test_upload_just_before_a_transfer_replaces_it_is_kept(
-    drive: Drive,
+    drive: RecordedDrive,
     provider: Any,
     root: Path,
     seal: CursorSeal,
-    records: TrashRecords,
+    records: JournaledRecords,
     monkeypatch: pytest.MonkeyPatch,
     how: str,
     existing: bool,
@@ -332,7 +332,7 @@ async def test_upload_just_before_a_transfer_replaces_it_is_kept(
 
 @pytest.mark.parametrize("how", ["copy", "move"])
 async def test_transfer_keeps_the_replaced_file_without_hard_links(
-    drive: Drive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
+    drive: RecordedDrive, provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     if not provider.keeps_at_commit:
         pytest.skip("it links nothing")
@@ -355,11 +355,11 @@ async def test_transfer_keeps_the_replaced_file_without_hard_links(
 @pytest.mark.parametrize("existing", [True, False], ids=["replaces", "free"])
 @pytest.mark.parametrize("how", ["write", "resumable"])
 async def test_upload_keeps_what_was_moved_to_its_target_just_before_its_commit(
-    drive: Drive,
+    drive: RecordedDrive,
     provider: Any,
     root: Path,
     seal: CursorSeal,
-    records: TrashRecords,
+    records: JournaledRecords,
     monkeypatch: pytest.MonkeyPatch,
     how: str,
     existing: bool,

@@ -6,18 +6,21 @@ from typing import Any
 
 import pytest
 
-from portico.drive.drive import Drive, OnConflict
+from portico.drive.drive import OnConflict
 from portico.model.errors import AlreadyExists, IsAFolder, NotAFolder, NotFound
 from portico.model.paths import Path
 from portico.providers.gcs.service import Request
 from portico.providers.objects.service import key_of
 
+from ...recorded_drive import RecordedDrive
 from ..actions import at, content, exists, put, tree
 from .actions import FILES, newest, put_tree, trashed
 
 
 @pytest.mark.versions
-async def test_a_versioned_bucket_copies_nothing(drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_versioned_bucket_copies_nothing(
+    drive: RecordedDrive, provider: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On Amazon S3, a restore does not either."""
     await put_tree(drive, "w")
     await put(drive, "f", b"f")
@@ -46,7 +49,7 @@ async def test_a_versioned_bucket_copies_nothing(drive: Drive, provider: Any, mo
 
 @pytest.mark.versions
 @pytest.mark.parametrize(("deleted", "slow"), [("a", "a/b"), ("a/b", "a")])
-async def test_a_restore_makes_no_file_and_folder_of_one_name(drive: Drive, deleted: str, slow: str) -> None:
+async def test_a_restore_makes_no_file_and_folder_of_one_name(drive: RecordedDrive, deleted: str, slow: str) -> None:
     await put(drive, deleted, b"deleted")
     await drive.delete(at("a"), recursive=True)
     before = await tree(drive)
@@ -69,7 +72,7 @@ async def test_a_restore_makes_no_file_and_folder_of_one_name(drive: Drive, dele
 
 @pytest.mark.versions
 async def test_a_restored_version_replaces_nothing_that_was_stored_meanwhile(
-    drive: Drive, provider: Any, monkeypatch: pytest.MonkeyPatch
+    drive: RecordedDrive, provider: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(drive, "f", b"old")
     await drive.delete(at("f"))
@@ -102,7 +105,7 @@ async def remove_version(provider: Any, key: str, version: str) -> None:
 
 
 @pytest.mark.versions
-async def test_a_missing_version_does_not_keep_back_the_others(drive: Drive, provider: Any, root: Path) -> None:
+async def test_a_missing_version_does_not_keep_back_the_others(drive: RecordedDrive, provider: Any, root: Path) -> None:
     await put_tree(drive, "w")
     key = key_of(at("w/b/c.txt").under(root))
     version = (await provider.versions.find(key)).version
@@ -131,7 +134,7 @@ async def test_a_missing_version_does_not_keep_back_the_others(drive: Drive, pro
 
 
 @pytest.mark.versions
-async def test_what_a_merge_replaced_may_be_gone_in_part(drive: Drive, provider: Any, root: Path) -> None:
+async def test_what_a_merge_replaced_may_be_gone_in_part(drive: RecordedDrive, provider: Any, root: Path) -> None:
     for name in ("a", "b/c"):
         await put(drive, f"old/{name}", b"old")
         await put(drive, f"new/{name}", b"new")

@@ -86,7 +86,7 @@ async def _differing(gateway: TunedGateway, files: dict[str, bytes]) -> list[str
 async def traced(effort: Effort) -> list[Figure]:
     """The system calls of a real worker: content synced, name given, folder synced, and only then the answer."""
     tracer = shutil.which("strace")
-    what = "local: uploads whose 204 came before fsync, rename, fsync"
+    what = "local: uploads whose 204 came before fsync, link, fsync"
     if tracer is None:
         return [Figure(what, "0", "not measured", False, timed=True, cause="there is no strace here")]
     tries = effort.of(5, 500)
@@ -117,7 +117,9 @@ def _early(trace: Path, tries: int) -> list[str]:
     """What the trace shows to be out of order. Uploads came one after the other, so the calls of each are in a row."""
     events: list[str] = []
     for line in trace.read_text(errors="replace").splitlines():
-        if match := re.search(r"(fsync|rename|renameat|renameat2|linkat)\(.*= 0$|<\.\.\. (fsync|rename\w*)", line):
+        if match := re.search(
+            r"(fsync|rename|renameat|renameat2|linkat)\(.*= 0$|<\.\.\. (fsync|rename\w*|linkat)", line
+        ):
             events.append((match[1] or match[2])[:6])
         elif "HTTP/1.1 204" in line:
             events.append("answer")
@@ -129,7 +131,7 @@ def _early(trace: Path, tries: int) -> list[str]:
             since.append(event)
             continue
         answers += 1
-        if since[-3:] != ["fsync", "rename", "fsync"]:
+        if since[-3:] != ["fsync", "linkat", "fsync"]:
             wrong.append(f"answer {answers} after {since}")
         since = []
     return wrong + [f"{answers} answers were seen of {tries}"] * (answers != tries)

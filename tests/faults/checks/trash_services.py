@@ -17,7 +17,7 @@ import aiohttp
 from sqlalchemy import insert
 
 from portico.drive.cursors import CursorSeal
-from portico.drive.drive import Drive, OnConflict
+from portico.drive.drive import OnConflict
 from portico.drive.trash import DriveTrash
 from portico.model.paths import Path
 from portico.model.rights import DEFAULT_RIGHTS
@@ -32,6 +32,7 @@ from portico.store.tables import connections
 from portico.store.trash import TrashRecords
 
 from ...conformance.harness import PROVIDERS
+from ...recorded_drive import RecordedDrive, journal_of, recordings_in
 from ..figures import Effort, Figure, Lines, none_of
 
 _READ = 100
@@ -75,12 +76,13 @@ def _name(number: int) -> str:
 
 
 @asynccontextmanager
-async def _drive(folder: File, provider: Provider) -> AsyncIterator[Callable[[], Drive]]:
+async def _drive(folder: File, provider: Provider) -> AsyncIterator[Callable[[], RecordedDrive]]:
     """Makes a drive as a request has it."""
     migrate(f"sqlite:///{folder}/trash.db")
     database = Database(f"sqlite:///{folder}/trash.db")
     await database.execute(insert(connections), {"name": "c", "kind": "local", "options": "{}", "revision": 1})
     records = TrashRecords(database)
+    journal = journal_of(database)
     seal = CursorSeal(b"a key that every node has" * 2)
 
     def trash() -> DriveTrash:
@@ -88,7 +90,8 @@ async def _drive(folder: File, provider: Provider) -> AsyncIterator[Callable[[],
         keep = timedelta(days=30)
         return DriveTrash(provider, records, leases, "c", prefix=Path(), root=Path(), keep=keep)
 
-    yield lambda: Drive(provider, Path(), DEFAULT_RIGHTS, seal, trash=trash)
+    yield lambda: RecordedDrive(provider, Path(), DEFAULT_RIGHTS, seal, trash=trash, record=recordings_in(journal))
+    await journal.close()
     await database.close()
 
 
@@ -106,7 +109,7 @@ async def _fill(provider: Provider, top: str, numbers: range, kind: str) -> None
     await for_each(put, numbers)
 
 
-async def _flaws(drive: Drive, top: str, numbers: range) -> list[str]:
+async def _flaws(drive: RecordedDrive, top: str, numbers: range) -> list[str]:
     sizes: dict[str, int | None] = {}
     walk = drive.walk(Path.parse(top))
     while not walk.ended:
@@ -141,7 +144,7 @@ async def undone(effort: Effort, service: str) -> list[Figure]:
                 wrong = await _flaws(drive(), "tree", files)
                 figures.append(none_of(f"{what} of {len(files):,} files: other than before", len(files), wrong))
 
-            async def undo(changed: Drive, on_conflict: OnConflict) -> None:
+            async def undo(changed: RecordedDrive, on_conflict: OnConflict) -> None:
                 for trash_id in changed.trashed:
                     await drive().restore(await drive().trash.get(trash_id), on_conflict)
 

@@ -53,13 +53,13 @@ def trace(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
 
 
 @pytest.mark.parametrize("chunks", [(b"x" * 2**20, b"y"), (b"x", b"y"), ()])
-@pytest.mark.parametrize(("replace", "naming"), [(True, "rename"), (False, "link")])
+@pytest.mark.parametrize(("replaced", "naming"), [(True, "rename"), (False, "link")])
 async def test_content_then_name_then_answer(
-    provider: LocalProvider, trace: list[Event], replace: bool, naming: str, chunks: Sequence[bytes]
+    provider: LocalProvider, trace: list[Event], replaced: bool, naming: str, chunks: Sequence[bytes]
 ) -> None:
-    await put(provider, "folder/first", b"x")
+    await put(provider, "folder/file" if replaced else "folder/first", b"x")
     trace.clear()
-    await put(provider, "folder/file", *chunks, replace=replace)
+    await put(provider, "folder/file", *chunks)
     named = next(index for index, (what, _) in enumerate(trace) if what == naming)
     staged, _, target = trace[named][1].partition("->")
     assert target == "file"
@@ -71,7 +71,7 @@ async def test_new_folders_are_durable_from_the_top(provider: LocalProvider, top
     await put(provider, "a/b/file", b"x")
     assert follows(trace, ("mkdir", "a"), ("fsync", top.name))
     assert follows(trace, ("mkdir", "b"), ("fsync", "a"))
-    named = next(event for event in trace if event[0] == "rename")
+    named = next(event for event in trace if event[0] == "link")
     assert follows(trace, ("fsync", "a"), named)
     assert follows(trace, named, ("fsync", "b"))
     trace.clear()

@@ -1,9 +1,8 @@
-"""A file that is replaced is kept: the place for it is asked for when a commit finds the file."""
+"""A file that is replaced is kept in the place that the commit is given."""
 
 import asyncio
 import errno
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path as Folder
 from typing import Any
@@ -12,8 +11,8 @@ import pytest
 
 from portico.model.errors import ProviderUnavailable
 from portico.model.paths import Path
-from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions
-from portico.providers.local import staging, trees, uploads
+from portico.providers.contract.uploads import KeptFile, WriteOptions
+from portico.providers.local import staging, uploads
 from portico.providers.local.provider import LocalProvider
 
 from .actions import at, pieces, put
@@ -26,70 +25,65 @@ async def replace(provider: LocalProvider, kept: KeptFile) -> None:
     await provider.write(at("file"), pieces(b"new"), "text/plain", WriteOptions(kept=kept))
 
 
-@pytest.mark.parametrize("asked_before", [0, uploads._COMMITS - 2])
-async def test_a_file_that_is_replaced(provider: LocalProvider, top: Folder, asked_before: int) -> None:
-    await put(provider, "file", b"old")
-    asked = 0
-
+def kept_file(place: Path = PLACE, *, may_copy: bool = False) -> KeptFile:
     async def prepare() -> None:
-        nonlocal asked
-        asked += 1
-        if asked > asked_before:
-            kept.place = PLACE
+        raise AssertionError("this provider keeps the file itself")
 
-    kept = KeptFile(prepare)
+    return KeptFile(prepare, place, may_copy=may_copy)
+
+
+async def test_a_file_that_is_replaced(provider: LocalProvider, top: Folder) -> None:
+    await put(provider, "file", b"old")
+    kept = kept_file()
     await replace(provider, kept)
-    assert (kept.is_kept, asked) == (True, asked_before + 1)
+    assert kept.entry
+    assert (kept.is_kept, kept.entry.size) == (True, 3)
     assert ((top / "file").read_bytes(), (top / "kept/old").read_bytes()) == (b"new", b"old")
 
 
-async def test_a_place_that_is_never_found(provider: LocalProvider, top: Folder, leftovers: Leftovers) -> None:
-    """Every commit that was begun is waited for: none replaces the file after the refusal."""
-    await put(provider, "file", b"old")
-    asked = 0
-
-    async def prepare() -> None:
-        nonlocal asked
-        asked += 1
-        if asked == uploads._COMMITS:
-            kept.place = PLACE
-
-    kept = KeptFile(prepare)
-    with pytest.raises(ProviderUnavailable):
-        await replace(provider, kept)
-    assert (asked, kept.is_kept) == (uploads._COMMITS - 1, False)
-    assert (top / "file").read_bytes() == b"old"
-    assert leftovers() == []
+async def test_a_new_file_keeps_nothing(provider: LocalProvider, top: Folder) -> None:
+    kept = kept_file()
+    await replace(provider, kept)
+    assert (kept.is_kept, kept.entry) == (False, None)
+    assert not (top / "kept").exists()
 
 
-async def test_two_resumable_uploads_that_replace_one_file(provider: LocalProvider, top: Folder) -> None:
-    """The second is done while the first waits for a place: the first one keeps the second's file, not the old one."""
+async def test_of_two_that_make_one_file_the_second_keeps_that_of_the_first(
+    provider: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have seen that there is none."""
+    commit = staging.commit_staged
+    second = LocalProvider(str(top))
+    loop = asyncio.get_running_loop()
 
-    async def save(*, last: bool = False) -> None:
-        pass
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        monkeypatch.setattr(uploads, "commit_staged", commit)
+        asyncio.run_coroutine_threadsafe(put(second, "file", b"second"), loop).result()
+        commit(*arguments, **options)
 
-    async def begun(content: bytes) -> ResumableUpload:
-        upload = await provider.begin_upload(at("file"), "text/plain")
-        await upload.append(pieces(content), save)
-        return upload
+    monkeypatch.setattr(uploads, "commit_staged", interrupted)
+    kept = kept_file()
+    await replace(provider, kept)
+    assert kept.is_kept
+    assert ((top / "file").read_bytes(), (top / "kept/old").read_bytes()) == (b"new", b"second")
+    await second.close()
 
-    await put(provider, "file", b"old")
-    first, second = await begun(b"first"), await begun(b"second")
 
-    async def prepare_second() -> None:
-        kept_by_second.place = at("kept/by second")
-
-    async def prepare_first() -> None:
-        kept_by_first.place = at("kept/by first")
-        await second.finish(save, kept=kept_by_second)
-
-    kept_by_first, kept_by_second = KeptFile(prepare_first), KeptFile(prepare_second)
-    await first.finish(save, kept=kept_by_first)
-    assert (top / "file").read_bytes() == b"first"
-    assert (top / "kept/by first").read_bytes() == b"second"
-    assert (top / "kept/by second").read_bytes() == b"old"
-    assert kept_by_first.is_kept
-    assert kept_by_second.is_kept
+async def test_uploads_that_replace_one_file_at_once_keep_each_version_once(
+    provider: LocalProvider, top: Folder
+) -> None:
+    await put(provider, "file", b"0")
+    places = [at(f"kept/{number}") for number in range(1, 21)]
+    kept = [kept_file(place) for place in places]
+    await asyncio.gather(
+        *(
+            provider.write(at("file"), pieces(b"%d" % number), "text/plain", WriteOptions(kept=each))
+            for number, each in enumerate(kept, 1)
+        )
+    )
+    assert all(each.is_kept for each in kept)
+    versions = [(top / str(place)[1:]).read_bytes() for place in places] + [(top / "file").read_bytes()]
+    assert sorted(versions, key=int) == [b"%d" % number for number in range(21)]
 
 
 async def test_a_file_that_vanishes_before_it_is_kept_again(
@@ -113,12 +107,9 @@ async def test_a_file_that_vanishes_before_it_is_kept_again(
             raise FileNotFoundError  # as if the folder was removed
         commit(*arguments, **options)
 
-    async def prepare() -> None:
-        kept.place = PLACE
-
     monkeypatch.setattr(uploads, "link_replaced", vanish)
     monkeypatch.setattr(uploads, "commit_staged", fail_once)
-    kept = KeptFile(prepare)
+    kept = kept_file()
     await replace(provider, kept)
     assert links == 2
     assert not kept.is_kept
@@ -159,10 +150,7 @@ async def test_transfer_keeps_the_replaced_file_where_links_are_refused(
             if uploaded_meanwhile and copies == 1:
                 await put(provider, "file", b"newer")
 
-    async def prepare() -> None:
-        kept.place = PLACE
-
-    kept = KeptFile(prepare, may_copy=True)
+    kept = kept_file(may_copy=True)
     transfer = getattr(provider, how)
     monkeypatch.setattr(provider, "copy", and_upload)
     await transfer(at("source"), at("file"), kept=kept)
@@ -188,43 +176,11 @@ async def test_transfer_is_refused_if_its_target_is_replaced_again_and_again(
         copies += 1
         await put(provider, "file", b"%d" % copies)
 
-    async def prepare() -> None:
-        kept.place = PLACE
-
-    kept = KeptFile(prepare, may_copy=True)
+    kept = kept_file(may_copy=True)
     monkeypatch.setattr(provider, "copy", and_upload)
     with pytest.raises(ProviderUnavailable):
         await provider.move(at("source"), at("file"), kept=kept)
     assert (top / "file").read_bytes() == b"%d" % copies
-    assert (top / "source").read_bytes() == b"new"
-
-
-async def test_move_that_is_cancelled_before_it_has_a_place_is_not_done(
-    provider: LocalProvider, top: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await put(provider, "file", b"old")
-    await put(provider, "source", b"new")
-    rename, running, go_on = trees.rename, threading.Event(), threading.Event()
-
-    def waits(*arguments: Any) -> bool:
-        running.set()
-        assert go_on.wait(60)
-        return rename(*arguments)
-
-    async def prepare() -> None:
-        kept.place = PLACE
-
-    kept = KeptFile(prepare)
-    monkeypatch.setattr(trees, "rename", waits)
-    move = asyncio.create_task(provider.move(at("source"), at("file"), kept=kept))
-    await asyncio.to_thread(running.wait, 60)
-    move.cancel()
-    await asyncio.sleep(0)
-    go_on.set()
-    with pytest.raises(asyncio.CancelledError):
-        await move
-    assert kept.place is None
-    assert (top / "file").read_bytes() == b"old"
     assert (top / "source").read_bytes() == b"new"
 
 
@@ -245,11 +201,8 @@ async def test_trash_folder_that_vanishes_is_made_again(
             (top / "kept").rmdir()
         return link(*arguments)
 
-    async def prepare() -> None:
-        kept.place = PLACE
-
     monkeypatch.setattr(uploads, "link_replaced", vanish)
-    kept = KeptFile(prepare)
+    kept = kept_file()
 
     async def change() -> None:
         if how == "write":

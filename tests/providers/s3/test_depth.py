@@ -1,11 +1,11 @@
 """How many calls a deep path costs."""
 
 from portico.drive.cursors import CursorSeal
-from portico.drive.drive import Drive
 from portico.model.paths import Path
 from portico.model.rights import DEFAULT_RIGHTS
 from portico.providers.s3.provider import S3Provider
 
+from ...recorded_drive import RecordedDrive
 from ...servers.proxy import FaultProxy
 from .actions import at, pieces
 
@@ -13,8 +13,8 @@ DEEP = "/".join("d" * 90)
 FEW = 12
 
 
-def drive_of(provider: S3Provider) -> Drive:
-    return Drive(provider, Path(), DEFAULT_RIGHTS, CursorSeal(bytes(32)))
+def drive_of(provider: S3Provider) -> RecordedDrive:
+    return RecordedDrive(provider, Path(), DEFAULT_RIGHTS, CursorSeal(bytes(32)))
 
 
 async def test_a_deep_folder_is_made_by_few_calls(provider: S3Provider, proxy: FaultProxy) -> None:

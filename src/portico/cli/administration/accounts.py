@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from portico.accounts.users import Users
     from portico.accounts.vault import SecretKey
     from portico.model.paths import Path as StoragePath
-    from portico.observability.audit import AuditTrail
     from portico.providers.contract.provider import Provider
     from portico.settings.settings import Settings
     from portico.store.database import Database
+    from portico.store.journal import Journal
 
 
 T = TypeVar("T")
@@ -35,17 +35,18 @@ class Accounts(msgspec.Struct, frozen=True):
     groups: "Groups"
     mounts: "Mounts"
     connections: "Connections"
-    audit: "AuditTrail"
+    journal: "Journal"
 
 
 @asynccontextmanager
-async def audited(audit: "AuditTrail", action: str, subject: str, changed: Collection[str] = ()) -> AsyncIterator[None]:
-    """Write the change that happens inside to the audit log, with the names of the changed fields."""
+async def audited(journal: "Journal", action: str, subject: str, changed: Collection[str] = ()) -> AsyncIterator[None]:
+    """Record the change that happens inside, with the names of the changed fields."""
     from portico.observability.audit import AuditLine
 
     line = AuditLine(user=f"os:{homes.my_name()}", action=action, subject=subject, outcome="internal")
     line.changed = sorted(changed) or msgspec.UNSET
-    await audit.begin(line)
+    recording = journal.recording(line)
+    await recording.begin()
     try:
         yield
         line.outcome = "done"
@@ -53,7 +54,7 @@ async def audited(audit: "AuditTrail", action: str, subject: str, changed: Colle
         line.outcome = error.code
         raise
     finally:
-        await audit.end(line)
+        await recording.settle(line.outcome)
 
 
 def with_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) -> T:
@@ -67,10 +68,10 @@ def read_accounts(home: Path, action: Callable[[Accounts], Awaitable[T]]) -> T:
 
 
 def change(home: Path, action: str, subject: str, work: Callable[[Accounts], Awaitable[T]]) -> T:
-    """Run `work`, which changes `subject`, and write it to the audit log as `action`."""
+    """Run `work`, which changes `subject`, and record it as `action`."""
 
     async def recorded(accounts: Accounts) -> T:
-        async with audited(accounts.audit, action, subject):
+        async with audited(accounts.journal, action, subject):
             return await work(accounts)
 
     return with_accounts(home, recorded)
@@ -98,49 +99,44 @@ def with_settings(
         async with opened_database(settings, reads_only=reads_only) as database:
             vault = Vault(await _secret_key(settings, database, make_key=make_key))
             passwords = Passwords()
-            audit = _trail(settings, database)
+            journal = _journal(settings, database)
             paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
             users, groups, mounts = Users(database, passwords), Groups(database), Mounts(database)
             connections = Connections(database, vault, paths)
             try:
-                return await action(Accounts(settings, database, users, groups, mounts, connections, audit))
+                return await action(Accounts(settings, database, users, groups, mounts, connections, journal))
             finally:
-                await audit.close()
+                await journal.close()
                 passwords.close()
 
     return asyncio.run(call())
 
 
-def _trail(settings: "Settings", database: "Database") -> "AuditTrail":
-    from portico.store.audit_lines import open_trail
+def _journal(settings: "Settings", database: "Database") -> "Journal":
+    from portico.observability.audit import open_audit
+    from portico.store.journal import Journal
 
     def lose(why: str, lost: int) -> None:
         if lost == 1 and not settings.audit_required:  # otherwise the command fails with this error
             warn(f"the audit log can't be written ({why}).")
 
-    return open_trail(
-        settings.audit_file,
-        database if settings.audit_in_database else None,
-        node=settings.node,
-        node_in_file=settings.node_in_audit,
-        required=settings.audit_required,
-        command=True,
-        on_loss=lose,
-    )
+    required = settings.audit_required
+    audit = open_audit(settings.audit_file, required=required, command=True, on_loss=lose, node=settings.node_in_audit)
+    return Journal(database, audit, node=settings.node, is_required=required, retries=False, on_loss=lose)
 
 
 def run_audited(settings: "Settings", action: str, subject: str, work: Callable[[], Awaitable[T]]) -> T:
-    """Run `work` and write it to the audit log, for a command that does not open the accounts."""
+    """Run `work` and record it, for a command that does not open the accounts."""
     import asyncio
 
     async def call() -> T:
         async with database_as_it_is(settings.database_url) as database:
-            audit = _trail(settings, database)
+            journal = _journal(settings, database)
             try:
-                async with audited(audit, action, subject):
+                async with audited(journal, action, subject):
                     return await work()
             finally:
-                await audit.close()
+                await journal.close()
 
     return asyncio.run(call())
 

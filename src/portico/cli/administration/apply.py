@@ -136,7 +136,7 @@ async def _make(
     async with AsyncExitStack() as stack:
         for each in reversed(plan.changes):  # what is entered last ends first
             action = f"{each.noun}.{_AUDITED[each.action]}"
-            await stack.enter_async_context(audited(accounts.audit, action, each.name, each.fields))
+            await stack.enter_async_context(audited(accounts.journal, action, each.name, each.fields))
         return await apply_plan(accounts.database, accounts.connections, known, plan, hashes)
 
 

@@ -1,75 +1,25 @@
-"""`portico audit …`: search the audit log, in its file or in the database."""
+"""`portico audit …`: search the journal."""
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any, BinaryIO
-
-import msgspec
+from typing import Any
 
 from portico.cli.administration.accounts import read_accounts
-from portico.cli.administration.home import existing
 from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON, Facts, show_list
 from portico.cli.console.parser import Command, Group, option, whole_number
-from portico.model import timestamps
-from portico.model.errors import NotPossible
 
 MAX_LINES = 100_000
-_BLOCK = 256 * 1024
 
 
 def list_(options: SimpleNamespace) -> None:
-    settings = existing(options.home)
-    found: Sequence[Mapping[str, Any]]
-    if settings.audit_in_database:
-        from portico.store.audit_lines import find_lines
+    from portico.store.journal import find_lines
 
-        wanted = {"user": options.user, "action": options.action, "since": options.since, "limit": options.limit}
-        found = read_accounts(options.home, lambda accounts: find_lines(accounts.database, **wanted))
-    elif settings.audit_file in (None, "stdout"):
-        place = "off" if settings.audit_file is None else "written to standard output"
-        raise NotPossible(
-            f"The audit log is {place}, so it can't be searched; set audit.log to a file or to 'database'."
-        )
-    else:
-        found = _in_file(settings.audit_file, options)
+    wanted = {"user": options.user, "action": options.action, "since": options.since, "limit": options.limit}
+    found = read_accounts(options.home, lambda accounts: find_lines(accounts.database, **wanted))
     rows = found if options.as_json else [_facts(line) for line in found]
     show_list(rows, as_json=options.as_json, empty="No audit lines match.")
-
-
-def _in_file(file: str, options: SimpleNamespace) -> list[Mapping[str, Any]]:
-    """The newest lines of the file that fit, the oldest of them first. Files that were rotated away are not read."""
-    oldest = timestamps.from_datetime(datetime.now(UTC) - options.since) if options.since else ""
-    found: list[Mapping[str, Any]] = []
-    with suppress(FileNotFoundError), open(file, "rb") as stream:  # nothing was written yet, or it was just rotated
-        for text in _backwards(stream):
-            try:
-                line = msgspec.json.decode(text, type=dict[str, Any])
-            except msgspec.DecodeError:
-                continue  # torn on a full disk
-            if line.get("time", "") < oldest:
-                break
-            user = str(line.get("user", "")).casefold()
-            if options.user in (None, user) and options.action in (None, line.get("action")):
-                found.append(line)
-            if len(found) == options.limit:
-                break
-    return found[::-1]
-
-
-def _backwards(stream: BinaryIO) -> Iterator[bytes]:
-    position, rest = stream.seek(0, os.SEEK_END), b""
-    while position:
-        length = min(_BLOCK, position)
-        position -= length
-        stream.seek(position)
-        rest, *lines = (stream.read(length) + rest).split(b"\n")
-        yield from filter(None, reversed(lines))
-    if rest:
-        yield rest
 
 
 def _facts(line: Mapping[str, Any]) -> Facts:

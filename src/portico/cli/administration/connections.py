@@ -109,7 +109,7 @@ def add(options: SimpleNamespace) -> None:
     plain, secret = _by_secrecy(values)
 
     async def action(accounts: Accounts) -> "Connection":
-        async with audited(accounts.audit, "connection.add", name, values):
+        async with audited(accounts.journal, "connection.add", name, values):
             check_volume_id(kind, values)
             return await bound(accounts, await accounts.connections.add(name, kind, plain, secret))
 
@@ -137,7 +137,7 @@ def set_(options: SimpleNamespace) -> None:
         merged = {**old.options, **old.secrets, **values}
         check_options(old.kind, {key: value for key, value in merged.items() if value})
         plain, secret = _by_secrecy({key: value or None for key, value in values.items()})
-        async with audited(accounts.audit, "connection.set", name, values):
+        async with audited(accounts.journal, "connection.set", name, values):
             check_volume_id(old.kind, merged)
             changed = await accounts.connections.change(name, options=plain, secrets=secret)
             return await bound(accounts, changed)

@@ -20,7 +20,7 @@ def adopt(options: SimpleNamespace) -> int:
         counts = dict.fromkeys(Adoption, 0)
         async with opened_provider(accounts, connection) as (provider, root):
             drive = Drive(provider, root, DEFAULT_RIGHTS, CursorSeal(b""))
-            async with audited(accounts.audit, "digests-adopt", connection.name):
+            async with audited(accounts.journal, "digests-adopt", connection.name):
                 async for path, outcome in adopt_digests(drive, FileDigests(accounts.database), connection.name):
                     counts[outcome] += 1
                     if outcome is not Adoption.ADOPTED:

@@ -35,7 +35,7 @@ def set_(options: SimpleNamespace) -> None:
         raise UsageMistake("There is nothing to change; add --name, --before, --last, --expires or --addresses.")
 
     async def action(accounts: Accounts) -> None:
-        async with audited(accounts.audit, "group.set", options.name, changed_names(changes)):
+        async with audited(accounts.journal, "group.set", options.name, changed_names(changes)):
             await accounts.groups.change(options.name, **changes)
 
     with_accounts(options.home, action)
@@ -64,7 +64,7 @@ def join(options: SimpleNamespace) -> None:
     name, users = options.name, options.paths
 
     async def action(accounts: Accounts) -> None:
-        async with audited(accounts.audit, "group.join", name, users):
+        async with audited(accounts.journal, "group.join", name, users):
             await check_membership(accounts, [name], users, accept=options.existing_folder)
             await accounts.groups.join(name, users)
 
@@ -76,7 +76,7 @@ def leave(options: SimpleNamespace) -> None:
     name, users = options.name, options.paths
 
     async def action(accounts: Accounts) -> None:
-        async with audited(accounts.audit, "group.leave", name, users):
+        async with audited(accounts.journal, "group.leave", name, users):
             await accounts.groups.leave(name, users)
 
     with_accounts(options.home, action)

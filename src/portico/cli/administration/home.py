@@ -129,7 +129,7 @@ def existing_or_shared(home: Path) -> "Settings":
         return existing(home)
     settings = load(home)
     # There is no folder for a file.
-    return replace(settings, audit_log="database" if settings.audit_in_database else "off")
+    return replace(settings, audit_log="off")
 
 
 def _names_database() -> bool:

@@ -83,7 +83,7 @@ async def add_local_connection(accounts: Accounts) -> None:
     folder = accounts.settings.files_folder
     _make_folder(folder)
     with suppress(AlreadyExists):  # another node that shares the database was faster
-        async with audited(accounts.audit, "connection.add", FIRST_CONNECTION):
+        async with audited(accounts.journal, "connection.add", FIRST_CONNECTION):
             await accounts.connections.add(FIRST_CONNECTION, "local", {"folder": str(folder)}, {})
 
 
@@ -114,7 +114,7 @@ async def add_first_user(accounts: Accounts) -> str | None:
 
         write_private(settings.home / PASSWORD_FILE, password + "\n")
         try:
-            async with audited(accounts.audit, "user.add", FIRST_USER):
+            async with audited(accounts.journal, "user.add", FIRST_USER):
                 await accounts.users.add(FIRST_USER, password, connection=FIRST_CONNECTION)
         except AlreadyExists:
             password = None

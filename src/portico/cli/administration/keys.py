@@ -25,7 +25,7 @@ def add(options: SimpleNamespace) -> None:
 
     async def action(accounts: Accounts) -> "NewKey":
         user = await accounts.users.get(options.user)
-        async with audited(accounts.audit, "key.add", user.name):
+        async with audited(accounts.journal, "key.add", user.name):
             return await _keys(accounts).add(user, scope)
 
     new = with_accounts(options.home, action)
@@ -51,7 +51,7 @@ def end(options: SimpleNamespace) -> None:
         user = await accounts.users.get(options.user)
         keys = _keys(accounts)
         key = await _find(keys, user, options.id)
-        async with audited(accounts.audit, "key.end", user.name):
+        async with audited(accounts.journal, "key.end", user.name):
             await keys.end(user, key.id)
         return key.name
 

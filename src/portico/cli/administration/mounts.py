@@ -38,7 +38,7 @@ def add(options: SimpleNamespace) -> None:
     async def action(accounts: Accounts) -> None:
         owner, path = owner_of(options.owner), Path.parse(options.path)
         rule = MountRule(path, options.connection, options.folder, options.rights)
-        async with audited(accounts.audit, "mount.add", f"{owner} {path}"):
+        async with audited(accounts.journal, "mount.add", f"{owner} {path}"):
             await _check_folders(accounts, owner, rule, accept=options.existing_folder)
             await accounts.mounts.add(owner, rule)
 
@@ -57,7 +57,7 @@ def set_(options: SimpleNamespace) -> None:
 
     async def action(accounts: Accounts) -> None:
         owner, path = owner_of(options.owner), Path.parse(options.path)
-        async with audited(accounts.audit, "mount.set", f"{owner} {path}", changes):
+        async with audited(accounts.journal, "mount.set", f"{owner} {path}", changes):
             before = next((each.rule for each in await accounts.mounts.list(owner) if each.rule.path == path), None)
             if before:
                 after = msgspec.structs.replace(before, **fields)
@@ -86,7 +86,7 @@ def remove(options: SimpleNamespace) -> None:
 
     async def action(accounts: Accounts) -> None:
         owner, path = owner_of(options.owner), Path.parse(options.path)
-        async with audited(accounts.audit, "mount.remove", f"{owner} {path}"):
+        async with audited(accounts.journal, "mount.remove", f"{owner} {path}"):
             await accounts.mounts.remove(owner, path)
 
     with_accounts(options.home, action)

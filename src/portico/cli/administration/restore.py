@@ -1,7 +1,6 @@
 """`portico restore`: make the accounts as a backup has them."""
 
 import asyncio
-import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -153,7 +152,7 @@ def _key(settings: "Settings", backup: "Backup", *, lost: bool) -> Iterator[None
 def _restore(settings: "Settings", backup: "Backup", *, replace: bool, lost_key: bool) -> None:
     from portico.store.backup_file import Damaged
     from portico.store.cluster import KEY
-    from portico.store.dump import Misfit, NotEmpty, load
+    from portico.store.dump import Misfit, NotEmpty, load, without_new_file
 
     def change(table: str, row: "Row") -> "Row | None":
         if lost_key and table == "cluster" and row["name"] == KEY:
@@ -161,20 +160,17 @@ def _restore(settings: "Settings", backup: "Backup", *, replace: bool, lost_key:
         return with_paths(table, row, str(settings.home), relative=settings.database_in_home)
 
     try:
-        # In the file only: a line in the database would be replaced with it, or keep an empty one from being so.
-        run_audited(
-            dataclasses.replace(settings, audit_log=settings.audit_file or "off"),
-            "restore",
-            str(backup.file),
-            lambda: load(settings.database_url, backup.content(), replace=replace, change=change),
-        )
+        with without_new_file(settings.database_url):  # in which the failure would be recorded
+            run_audited(
+                settings,
+                "restore",
+                str(backup.file),
+                lambda: load(settings.database_url, backup.content(), replace=replace, change=change),
+            )
     except NotEmpty as error:
         raise error.with_sentence("To replace all of it, add --replace.") from None
     except Misfit as error:
         raise Damaged(backup.file, f"is damaged: {error.why}") from error
-    if settings.audit_in_database:
-        without_file = dataclasses.replace(settings, audit_log="database")
-        run_audited(without_file, "restore", str(backup.file), lambda: asyncio.sleep(0))
 
 
 def _forget_old_password(settings: "Settings") -> None:

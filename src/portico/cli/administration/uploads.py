@@ -38,7 +38,7 @@ def end(options: SimpleNamespace) -> None:
     async def action(accounts: Accounts) -> None:
         from portico.store import uploads
 
-        async with audited(accounts.audit, "upload-end", options.id):
+        async with audited(accounts.journal, "upload-end", options.id):
             if not await uploads.end(accounts.database, options.id):
                 raise NotFound(
                     f"The upload {options.id} doesn't exist or is finished; list unfinished uploads "

@@ -51,7 +51,7 @@ def add(options: SimpleNamespace) -> None:
 
     async def action(accounts: Accounts) -> "tuple[UserRecord, list[str], Invited | None]":
         name, connection = options.name, options.connection or "local"
-        async with audited(accounts.audit, "user.add", name):
+        async with audited(accounts.journal, "user.add", name):
             mounts = None
             if options.no_root:
                 mounts = []
@@ -153,7 +153,7 @@ def set_(options: SimpleNamespace) -> None:
 
     async def action(accounts: Accounts) -> None:
         changed = [*changed_names(given), *(["password"] if options.password_stdin else [])]
-        async with audited(accounts.audit, "user.set", options.name, changed):
+        async with audited(accounts.journal, "user.set", options.name, changed):
             await _check_root(accounts, options)
             await accounts.users.change(options.name, **given)
             if password is not None:

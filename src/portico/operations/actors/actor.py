@@ -39,12 +39,13 @@ from portico.model.errors import (
 from portico.model.paths import Path
 from portico.model.reach import Reach
 from portico.model.rights import Right, missing_word
-from portico.observability.audit import DONE, AuditTrail
+from portico.observability.audit import DONE
 from portico.observability.metrics import Metrics
 from portico.operations.actors.auditing import Change
 from portico.operations.actors.request_context import KeyInUse, RequestContext
 from portico.runtime.fair_turns import Keys
 from portico.store.guests import Guest
+from portico.store.journal import Journal
 from portico.store.sessions import Session
 from portico.store.users import User
 
@@ -308,7 +309,7 @@ class Authentication:
         keys: ApiKeys,
         invitations: Invitations,
         guests: Guests,
-        audit: AuditTrail,
+        journal: Journal,
         metrics: Metrics,
     ) -> None:
         self._sign_in = sign_in
@@ -317,7 +318,7 @@ class Authentication:
         self._keys = keys
         self._invitations = invitations
         self._guests = guests
-        self._audit = audit
+        self._journal = journal
         self._metrics = metrics
 
     async def sign_in(self, context: RequestContext, username: str, password: str, device: str = "") -> SignedIn:
@@ -337,7 +338,7 @@ class Authentication:
             try:
                 # A throttled attempt has no line: otherwise a flood of them could fill the disk.
                 if outcome in _AUDITED:
-                    await self._audit.record(context.audit_line("sign-in", outcome=outcome))
+                    await self._journal.record(context.audit_line("sign-in", outcome=outcome))
             except Unavailable as error:
                 outcome = error.code
                 raise
@@ -351,7 +352,7 @@ class Authentication:
             async def begin(user: str) -> None:
                 """Before the token is used up, but not before its user is known: an unknown token has no line."""
                 context.user = user
-                change = Change(self._audit, context, "refresh")
+                change = Change(self._journal, context, "refresh")
                 await change.begin()
                 await stack.enter_async_context(change)
 
@@ -411,6 +412,7 @@ class Authentication:
         return msgspec.structs.replace(actor, only=Scope(path, is_folder), by_ticket=True)
 
     def _user(self, context: RequestContext, asked_at: float, session: Session) -> Actor:
+        context.session = session.family
         current = partial(self._sessions.current_user, session.user.id)
         return Actor(session.user, context, asked_at, current, session)
 
@@ -434,7 +436,7 @@ class Authentication:
 
     async def accept_invitation(self, context: RequestContext, token: str, password: str) -> None:
         context.user = (await self.invitation(context, token)).user.name
-        async with Change(self._audit, context, "invitation.accept") as change:
+        async with Change(self._journal, context, "invitation.accept") as change:
             await change.begin()
             await self._invitations.accept(token, password)
         self._sessions.forget()
@@ -442,6 +444,6 @@ class Authentication:
     async def sign_out(self, actor: Actor) -> None:
         actor.require_unrestricted()
         session = actor.require_session()
-        async with Change(self._audit, actor.context, "sign-out") as change:
+        async with Change(self._journal, actor.context, "sign-out") as change:
             await change.begin()
             await self._sessions.end(session)

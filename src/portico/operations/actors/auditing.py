@@ -1,4 +1,4 @@
-"""`Change`: a change that a user asked for, and its lines in the audit log. `ChangeResult`: what it has done."""
+"""`Change`: a change that a user asked for, as the journal records it. `ChangeResult`: what it has done."""
 
 from collections.abc import Sequence
 from types import TracebackType
@@ -8,9 +8,11 @@ import msgspec
 
 from portico.model.errors import PorticoError
 from portico.model.paths import Path
-from portico.observability.audit import AuditTrail
+from portico.observability.audit import INTERRUPTED
 from portico.operations.actors.cancellation import ChangeAbandoned
 from portico.operations.actors.request_context import RequestContext
+from portico.runtime.tasks import run_to_end
+from portico.store.journal import Journal, Recording
 
 
 class ChangeResult(msgspec.Struct, frozen=True):
@@ -20,40 +22,32 @@ class ChangeResult(msgspec.Struct, frozen=True):
     """Of what was put into the trash."""
 
 
-class Change:
-    """A change that a user asked for. Its `begin` is called before it takes effect; leaving it writes the outcome."""
+class Change(Recording):
+    """A change that a user asked for. Its `begin` is called before it takes effect; leaving it settles it."""
 
     def __init__(
         self,
-        audit: AuditTrail,
+        journal: Journal,
         context: RequestContext,
         action: str,
         path: Path | None = None,
         target: Path | None = None,
-        *,
-        trash_ids: Sequence[str] = (),
     ) -> None:
-        """`trash_ids`: grows while the change puts something into the trash. An error of the change has them, too."""
-        self._audit = audit
-        self._trash_ids = trash_ids
+        super().__init__(journal, context.audit_line(action))
         self._attempt = context.attempt
-        self.line = context.audit_line(action)
         if path is not None:
             self.line.path = str(path)
         if target is not None:
             self.line.target = str(target)
 
     async def begin(self) -> None:
-        """Raises `Unavailable`, and then nothing may be changed, if the log is required and cannot be written.
-
-        The same if the request has an idempotency key that another one has taken over.
-        """
-        if self._attempt:
+        """As `Recording.begin`. `RequestRunning` if the request has an idempotency key that another one has taken over."""
+        if self._attempt and not self.has_begun:
             await self._attempt.begin()
-        await self._audit.begin(self.line)
+        await super().begin()
 
     def result(self, path: Path | None = None) -> ChangeResult:
-        return ChangeResult(path, tuple(self._trash_ids))
+        return ChangeResult(path, self.trash_ids)
 
     async def __aenter__(self) -> Self:
         return self
@@ -61,23 +55,19 @@ class Change:
     async def __aexit__(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
-        if error is not None:
-            self.line.outcome = _outcome(error)
-            if isinstance(error, PorticoError):
-                error.trash_ids = tuple(self._trash_ids)
-        await self._audit.end(self.line)
+        if isinstance(error, PorticoError):
+            error.trash_ids = self.trash_ids
+        await run_to_end(self.settle(self.line.outcome if error is None else _outcome(error)))
 
 
 def _outcome(error: BaseException) -> str:
     if isinstance(error, ChangeAbandoned) or not isinstance(error, Exception):
-        return "interrupted"
+        return INTERRUPTED
     return error.code if isinstance(error, PorticoError) else "internal"
 
 
-async def note_refusal(
-    audit: AuditTrail, context: RequestContext, action: str, path: Path, error: PorticoError
-) -> None:
-    """Write the line of a change that may not begin."""
+async def note_refusal(journal: Journal, context: RequestContext, action: str, path: Path, error: PorticoError) -> None:
+    """Record a change that may not begin."""
     line = context.audit_line(action, outcome=error.code)
     line.path = str(path)
-    await audit.end(line)
+    await journal.note(line)

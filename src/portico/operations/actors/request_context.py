@@ -106,6 +106,8 @@ class RequestContext(msgspec.Struct):
     """The user's name, as soon as it is known: for the front end's log."""
     key: KeyInUse | None = None
     """If the user acts by an API key."""
+    session: str | None = None
+    """The id of the user's session, if the user has signed in."""
     link: str | None = None
     """The id of the share link by which a guest came: `user` is its owner."""
     guest: str | None = None
@@ -126,6 +128,7 @@ class RequestContext(msgspec.Struct):
             user=self.user or msgspec.UNSET,
             link=self.link or msgspec.UNSET,
             guest=self.guest or msgspec.UNSET,
+            session=self.session or msgspec.UNSET,
             client=self.address,
             action=action,
             outcome=outcome,

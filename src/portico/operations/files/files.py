@@ -17,7 +17,6 @@ from portico.model.entries import Download, Entry, Page
 from portico.model.errors import IsAFolder, NoThumbnail, PorticoError, root_is_a_folder
 from portico.model.paths import Path, Place
 from portico.model.rights import Right
-from portico.observability.audit import AuditTrail
 from portico.operations.actors.actor import Scope, Standing
 from portico.operations.actors.auditing import Change, ChangeResult, note_refusal
 from portico.operations.actors.tree import Tree
@@ -32,6 +31,7 @@ from portico.operations.sharing.links import links_follow
 from portico.operations.thumbnails.thumbnails import SMALL, PlannedThumbnail, Thumbnail, Thumbnails
 from portico.runtime.fair_scheduling import FairScheduler
 from portico.store.digests import FileDigest, FileDigests
+from portico.store.journal import Journal
 from portico.store.sessions import Session
 from portico.store.tickets import LIFETIME
 
@@ -53,7 +53,7 @@ class Ticket(msgspec.Struct, frozen=True):
 
 
 class FileServices(msgspec.Struct, frozen=True):
-    audit: AuditTrail
+    journal: Journal
     digests: FileDigests
     links: ShareLinks
     guests: Guests
@@ -257,12 +257,12 @@ class Files:
             self._limits.check_folder(folder)
             on_conflict = OnConflict.RENAME
         drive, place = await self._tree.at(folder, admitted=False)
-        await self._shared.audit.check()  # before a large body is sent in vain
+        await self._shared.journal.check()  # before a large body is sent in vain
         recorded = digest or self._shared.always_digest
         upload = Upload(
             self._tree,
             self._limits,
-            self._shared.audit,
+            self._shared.journal,
             drive,
             place,
             on_conflict,
@@ -276,7 +276,7 @@ class Files:
             yield upload
         except PorticoError as error:
             if not upload.failed:  # a file that failed has a line of its own
-                await note_refusal(self._shared.audit, self._context, "upload", folder, error)
+                await note_refusal(self._shared.journal, self._context, "upload", folder, error)
             raise
         finally:
             if recorded:
@@ -300,11 +300,10 @@ class Files:
         if self._limits.is_upload_only:
             raise not_by_link()
         drive, place = await self._tree.at(path)
-        async with self._change("mkdir", drive, path) as change:
+        async with self._change("mkdir", path) as change:
             await self._limits.check_names(drive, place)
             await Standing(self._actor, place, Right.UPLOAD).check()
-            await change.begin()
-            await drive.make_folder(place)
+            await drive.make_folder(place, change=change)
 
     async def copy(self, source: Path, target: Path, on_conflict: OnConflict | None = None) -> ChangeResult:
         """Copy a file or folder. Cancelled when the client hangs up."""
@@ -327,9 +326,8 @@ class Files:
 
     async def _transfer(self, action: str, transfer: Transfer) -> ChangeResult:
         source = transfer.source
-        async with self._change(action, transfer.to, source, transfer.target) as change:
-            await change.begin()
-            work = transfer.run(self._context.attempt)
+        async with self._change(action, source, transfer.target) as change:
+            work = transfer.run(self._context.attempt, change)
             place: Path = await self._tree.cancellable(work, transfer.standing(self._actor))
             change.line.target = str(place)
             if action == "move":
@@ -343,8 +341,7 @@ class Files:
         """
         drive, path = await self._tree.at(path)
         self._tree.require_movable(path)
-        async with self._change("delete", drive, path) as change:
-            await change.begin()
+        async with self._change("delete", path) as change:
             drive.require(Right.DELETE)
             attempt = self._context.attempt
             if attempt and attempt.is_repeated and await replay.is_gone(drive, attempt, path):
@@ -354,10 +351,10 @@ class Files:
                 return ChangeResult()
             shared = await self._shared.links.exist(self._place(path))
             entry = await drive.find(path) if shared else None
-            work = drive.delete(path, recursive=recursive, permanent=permanent)
+            work = drive.delete(path, change=change, recursive=recursive, permanent=permanent)
             await self._tree.cancellable(work, Standing(self._actor, path, Right.DELETE), by_client=recursive)
             if entry:
-                trash_id = drive.trashed[-1] if drive.trashed else None
+                trash_id = change.trash_ids[-1] if change.kept else None
                 await self._links_deleted(path, is_folder=entry.is_folder, trash_id=trash_id)
         return change.result()
 
@@ -372,8 +369,8 @@ class Files:
             files += sum(not entry.is_folder for _, entry in page)
         return files if walk.ended else None
 
-    def _change(self, action: str, drive: Drive, path: Path, target: Path | None = None) -> Change:
-        return Change(self._shared.audit, self._context, action, path, target, trash_ids=drive.trashed)
+    def _change(self, action: str, path: Path, target: Path | None = None) -> Change:
+        return Change(self._shared.journal, self._context, action, path, target)
 
     async def _links_moved(self, drive: Drive, source: Path, target: Path) -> None:
         links, old = self._shared.links, self._place(source)

@@ -1,8 +1,8 @@
 """`Transfer`: a file or folder on its way from one place of the tree to another. Within a service, the service copies;
 between two, the content passes through the gateway."""
 
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from hashlib import sha256
 
 from portico.drive.drive import Drive, OnConflict, OnName, WriteOptions
@@ -17,6 +17,7 @@ from portico.operations.files.digests import Hashing, sha256_of
 from portico.operations.files.replay import copied_to, keeps_existing, moved_to
 from portico.runtime.progress_counter import count
 from portico.runtime.tasks import for_each
+from portico.store.journal import Recording
 
 _PAGE = 1000
 _FILES_AT_ONCE = 4
@@ -43,7 +44,7 @@ class Transfer:
             standing = Standing(actor, self.source, Right.DOWNLOAD, *((Right.DELETE,) if self._removes else ()))
         return standing.also(self.target, Right.UPLOAD, *replacing)
 
-    async def run(self, attempt: Attempt | None) -> Path:
+    async def run(self, attempt: Attempt | None, change: Recording) -> Path:
         """The new path. Under an idempotency key, the work of an earlier attempt is not repeated."""
         resumes = False
         if attempt and attempt.is_repeated:
@@ -55,21 +56,23 @@ class Transfer:
                 resumes, self.target = True, chosen
         if attempt and not resumes:
             if self._on_conflict is OnConflict.RENAME:
-                return await self._run(lambda place: attempt.choose(self.target, place))
+                return await self._run(change, lambda place: attempt.choose(self.target, place))
             if self._keeps and not await self.to.find(self.target):
                 await attempt.choose(self.target, self.target)
-        return await self._run(resumes=resumes)
+        return await self._run(change, resumes=resumes)
 
-    async def _run(self, on_name: OnName | None = None, *, resumes: bool = False) -> Path:
+    async def _run(self, change: Recording, on_name: OnName | None = None, *, resumes: bool = False) -> Path:
         drive, to = self._drive, self.to
         if drive.shares_service(to):
             transfer = drive.move if self._removes else drive.copy
-            return await transfer(self.source, self.target, self._on_conflict, on_name, to=to)
+            return await transfer(self.source, self.target, self._on_conflict, on_name, to=to, change=change)
         (drive.require_to_move if self._removes else drive.require_to_copy)(to)
         on_conflict = OnConflict.FAIL if resumes and self._on_conflict is OnConflict.RENAME else self._on_conflict
         async with to.placed(drive, self.source, self.target, on_conflict, on_name) as (target, replace):
+            change.concern(drive.place(self.source), to.place(target))
+            await change.begin()
             with with_advice(to.resume_advice(target, replace), self.source):
-                stream = _Stream(drive, self.source, to, target, replace=replace, resumes=resumes)
+                stream = _Stream(drive, self.source, to, target, change, replace=replace, resumes=resumes)
                 await stream.copy()
                 if self._removes:
                     await stream.remove_source()
@@ -79,13 +82,18 @@ class Transfer:
 class _Stream:
     """A copy from one service to another. Each file is read back, so that a move can rely on it."""
 
-    def __init__(self, drive: Drive, source: Path, to: Drive, target: Path, *, replace: bool, resumes: bool) -> None:
+    def __init__(
+        self, drive: Drive, source: Path, to: Drive, target: Path, change: Recording, *, replace: bool, resumes: bool
+    ) -> None:
         """`resumes`: an earlier attempt may have stored some of the files."""
         self._drive = drive
         self._source = source
         self._to = to
         self._target = target
+        self._change = change
         self._replace = replace
+        self._merges = False
+        """Whether there was a folder at the target."""
         self._resumes = resumes
         self._files = 0
         self._seen = b""
@@ -100,7 +108,8 @@ class _Stream:
             raise already_exists(existing.name)
         with counting(lambda: f"{self._files} files were copied"):
             if entry.is_folder:
-                await self._to.make_folder(self._target)
+                self._merges = existing is not None
+                await self._to.make_folder(self._target, change=self._change)
                 self._seen = await self._walked(self._copy_entry)
             else:
                 await self._copy_file(self._source, self._target)
@@ -121,9 +130,9 @@ class _Stream:
         if self._stored != stored:
             raise changed(self._target.name)
         if entry.is_folder:
-            await self._drive.delete_copied(self._source)
+            await self._drive.delete_copied(self._source, change=self._change)
         else:
-            await self._drive.delete(self._source)
+            await self._drive.delete(self._source, change=self._change)
 
     async def _look_at_copy(self, path: Path, entry: Entry) -> None:
         target = self._target_of(path)
@@ -151,7 +160,7 @@ class _Stream:
     async def _copy_entry(self, path: Path, entry: Entry) -> None:
         target = self._target_of(path)
         if entry.is_folder:
-            await self._to.make_folder(target)
+            await self._to.make_folder(target, change=self._change)
         else:
             await self._copy_file(path, target)
 
@@ -163,9 +172,9 @@ class _Stream:
         hashing = Hashing(sha256=True)
         options = WriteOptions(at_most=download.stop, modified=download.entry.modified)
         on_conflict = OnConflict.REPLACE if self._replace else OnConflict.FAIL
-        async with aclosing(download.chunks) as chunks:
+        async with aclosing(download.chunks) as chunks, self._recorded(path, target) as change:
             stored = await self._to.write(
-                target, hashing.watch(chunks), download.entry.content_type, on_conflict, options
+                target, hashing.watch(chunks), download.entry.content_type, on_conflict, options, change=change
             )
         await hashing.check()
         if await sha256_of(await self._to.read_to_compare(target, stored)) != hashing.sha256:
@@ -173,6 +182,16 @@ class _Stream:
         self._note(target, stored)
         self._files += 1
         count(1, stored.size)
+
+    @asynccontextmanager
+    async def _recorded(self, path: Path, target: Path) -> AsyncIterator[Recording]:
+        """A merge may replace many files: each is a change of its own, so that nobody has to remember all of them."""
+        if not self._merges:
+            yield self._change
+            return
+        places = self._drive.place(path), self._to.place(target)
+        async with self._change.part(*places, str(path), str(target)) as part:
+            yield part
 
     async def _is_copied(self, entry: Entry, path: Path, target: Path) -> bool:
         """Whether the target holds this content already; if so, it need not be written again."""

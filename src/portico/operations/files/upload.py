@@ -1,7 +1,7 @@
 """`Upload`: the files that one request stores in one folder, and what became of each."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
@@ -21,7 +21,6 @@ from portico.model.errors import (
 )
 from portico.model.paths import Path
 from portico.model.rights import Right
-from portico.observability.audit import AuditTrail
 from portico.operations.actors.actor import Standing, Watch
 from portico.operations.actors.attempt import Attempt
 from portico.operations.actors.auditing import Change
@@ -30,6 +29,7 @@ from portico.operations.files.conditions import WriteCondition
 from portico.operations.files.digests import ExpectedDigest, Hashing
 from portico.operations.files.replay import AlreadyStored, EarlierFile, earlier_file, keeps_existing, replaced_file
 from portico.operations.sharing.link_limits import LinkLimits
+from portico.store.journal import Journal
 
 _SETTLED = "condition"
 
@@ -45,7 +45,7 @@ class Upload:
         self,
         tree: Tree,
         limits: LinkLimits,
-        audit: AuditTrail,
+        journal: Journal,
         drive: Drive,
         folder: Path,
         on_conflict: OnConflict | None,
@@ -57,7 +57,7 @@ class Upload:
         self._tree = tree
         self._actor = tree.actor
         self._limits = limits
-        self._audit = audit
+        self._journal = journal
         self._drive = drive
         self._folder = folder
         self._on_conflict = on_conflict
@@ -69,13 +69,10 @@ class Upload:
         self.failed: list[str] = []
         self.digests: dict[str, bytes] = {}
         """The SHA-256 of stored files by name, as far as it was computed."""
+        self.trash_ids: list[str] = []
+        """Of the replaced files that are kept."""
         self._real_names: dict[str, str] = {}
         """Of files whose sender must not learn them."""
-
-    @property
-    def trash_ids(self) -> Sequence[str]:
-        """Of the replaced files that are kept."""
-        return self._drive.trashed
 
     @property
     def on_conflict(self) -> OnConflict | None:
@@ -127,7 +124,7 @@ class Upload:
         """
         hashing = Hashing(expected, sha256=self._sha256) if expected or self._sha256 else None
         self.failed.append(name)
-        async with Change(self._audit, self._actor.context, "upload", self._folder) as change:
+        async with Change(self._journal, self._actor.context, "upload", self._folder) as change:
             path = self._folder.child(name)
             change.line.path = str(path)
             if name in self._names:
@@ -137,15 +134,19 @@ class Upload:
             self._limits.check_file(name, size)
             if size is not None and size > self._max_file_size:
                 raise self._too_large(name)
-            async with AsyncExitStack() as counted:
-                entry = await self._write(
-                    path,
-                    self._guarded(name, chunks, change, hashing, before_commit, counted),
-                    content_type or guess_content_type(name),
-                    WriteOptions(
-                        at_most=self._announced if size is None else size, if_match=if_match, modified=modified
-                    ),
-                )
+            try:
+                async with AsyncExitStack() as counted:
+                    entry = await self._write(
+                        path,
+                        self._guarded(name, chunks, change, hashing, before_commit, counted),
+                        content_type or guess_content_type(name),
+                        WriteOptions(
+                            at_most=self._announced if size is None else size, if_match=if_match, modified=modified
+                        ),
+                        change,
+                    )
+            finally:
+                self.trash_ids += change.trash_ids
             if entry.name != name:
                 change.line.path = str(self._folder.child(entry.name))
         await self._limits.note_upload(self._folder.child(entry.name), entry.size)
@@ -218,7 +219,9 @@ class Upload:
         if attempt:
             await attempt.note(_SETTLED, condition.if_match or "")
 
-    async def _write(self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions) -> Entry:
+    async def _write(
+        self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions, change: Change
+    ) -> Entry:
         """Store the file, unless the request has an idempotency key and an earlier attempt has stored it."""
         attempt, drive = self._actor.context.attempt, self._drive
         if attempt is None or not keeps_existing(drive, self.on_conflict):
@@ -226,7 +229,7 @@ class Upload:
                 newer = await replaced_file(drive, attempt, path, options.if_match)
                 if newer is not None:
                     return await _held_by(newer, chunks, path.name)
-            return await drive.write(path, chunks, content_type, self.on_conflict, options)
+            return await drive.write(path, chunks, content_type, self.on_conflict, options, change=change)
         renames = self.on_conflict is OnConflict.RENAME
         place = attempt.place_of(path) if renames else path
         earlier = await earlier_file(drive, attempt, place) if attempt.is_repeated and place else None
@@ -241,6 +244,7 @@ class Upload:
                 content_type,
                 self.on_conflict,
                 options,
+                change=change,
                 # What the earlier attempt chose stays noted until it is known whether it holds the file.
                 on_name=None if earlier else partial(attempt.choose, path),
             )

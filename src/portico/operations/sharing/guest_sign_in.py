@@ -17,11 +17,12 @@ from portico.model.paths import Path, name_flaw
 from portico.model.reach import Reach
 from portico.model.rights import Right
 from portico.model.visible_text import is_deceptive
-from portico.observability.audit import DONE, AuditTrail
+from portico.observability.audit import DONE
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.actors.tree import require_target
 from portico.store.encrypted_columns import Confidential
 from portico.store.guests import Guest
+from portico.store.journal import Journal
 from portico.store.share_links import LinkKind, OpenLink
 
 MAX_NAME = 100
@@ -61,11 +62,11 @@ class Visit(Confidential, msgspec.Struct, frozen=True):
 
 
 class GuestSignIn:
-    def __init__(self, links: ShareLinks, guests: Guests, pool: ConnectionPool, audit: AuditTrail) -> None:
+    def __init__(self, links: ShareLinks, guests: Guests, pool: ConnectionPool, journal: Journal) -> None:
         self._links = links
         self._guests = guests
         self._pool = pool
-        self._audit = audit
+        self._journal = journal
 
     async def is_open(self, context: RequestContext, token: str) -> bool:
         """Whether there is such a link now; `TooManyRequests` if too many were asked for that there are not."""
@@ -89,7 +90,7 @@ class GuestSignIn:
         except PorticoError as error:
             if error.code == "wrong-password":
                 line.outcome = error.code
-                await self._audit.record(line)
+                await self._journal.record(line)
             raise
         if found.link.is_used_up:
             raise LimitReached("This link has reached its limit. Ask the person who sent it to you for a new one.")
@@ -99,7 +100,7 @@ class GuestSignIn:
         guest = await self._guests.guest(text)
         context.guest = guest.name
         line = context.audit_line("share.open", outcome=DONE)
-        await self._audit.record(line)
+        await self._journal.record(line)
         return await self._visit(text, guest)
 
     async def _added(self, found: OpenLink, name: str, address: str) -> str:

@@ -14,10 +14,10 @@ from portico.accounts.share_links import ShareLinks, end_of
 from portico.model.errors import Forbidden, InvalidRequest, NotPossible, PorticoError, not_found
 from portico.model.paths import Path
 from portico.model.rights import Right
-from portico.observability.audit import AuditTrail
 from portico.operations.actors.auditing import Change
 from portico.operations.actors.tree import Tree
 from portico.runtime import clock
+from portico.store.journal import Journal
 from portico.store.share_links import LinkAccess, LinkKind, ShareLink
 
 __all__ = ["LinkAccess", "LinkDetails", "LinkKind", "LinkOptions", "ShareServices", "Shares"]
@@ -58,7 +58,7 @@ class LinkDetails(msgspec.Struct, frozen=True):
 
 
 class ShareServices(msgspec.Struct, frozen=True):
-    audit: AuditTrail
+    journal: Journal
     links: ShareLinks
     guests: Guests
     passwords: Passwords
@@ -193,7 +193,7 @@ class Shares:
         return frozenset().union(*(mount.rights for _, mount in self._actor.user.reach.paths_of(link.place)))
 
     def _change(self, action: str, path: Path, link_id: str | None = None) -> Change:
-        change = Change(self._shared.audit, self._actor.context, action, path)
+        change = Change(self._shared.journal, self._actor.context, action, path)
         if link_id:
             change.line.link = link_id
         return change

@@ -12,10 +12,10 @@ from portico.model.entries import Entry
 from portico.model.errors import NotFound
 from portico.model.paths import Path
 from portico.model.rights import Right
-from portico.observability.audit import AuditTrail
 from portico.operations.actors.tree import Tree
 from portico.operations.files.digests import WantedDigest
 from portico.store.digests import FileDigests
+from portico.store.journal import Journal
 from portico.store.uploads import UploadClaim, UploadRecord, Uploads
 
 HELD_AT_ONCE = 16
@@ -23,7 +23,7 @@ READ_AHEAD_AT_ONCE = 16
 
 
 class UploadServices(msgspec.Struct, frozen=True):
-    audit: AuditTrail
+    journal: Journal
     uploads: Uploads
     digests: FileDigests
     now: Callable[[], int]

@@ -50,10 +50,11 @@ class UploadCompletion:
     ) -> UploadStatus:
         """Store the file; a partial upload becomes a part that nobody sees."""
         path = stored = Path.parse(claim.record.path)
+        trash_ids: tuple[str, ...] = ()
         if details.partial:
             details.entry = await upload.finish(partial(save_progress, claim, upload))
         else:
-            details.entry = await self._store(claim, drive, upload, details, path)
+            details.entry, trash_ids = await self._store(claim, drive, upload, details, path)
             stored = path.parent.child(details.entry.name)
             await self._limits.note_upload(stored, upload.offset)
             if self._limits.is_upload_only:
@@ -69,28 +70,28 @@ class UploadCompletion:
         wanted = self._shared.wanted(wanted)
         if wanted.computed and not details.partial:
             await self._digest(claim, drive, stored, details.entry, details, wanted)
-        return status_of(claim.record, details, offset=upload.offset, size=upload.offset, trash_ids=drive.trashed)
+        return status_of(claim.record, details, offset=upload.offset, size=upload.offset, trash_ids=trash_ids)
 
     async def _store(
         self, claim: UploadClaim, drive: Drive, upload: ResumableUpload, details: UploadDetails, path: Path
-    ) -> Entry:
-        async with Change(self._shared.audit, self._actor.context, "upload", path) as change:
+    ) -> tuple[Entry, tuple[str, ...]]:
+        """The file, and the ids of what the trash keeps of the one before."""
+        async with Change(self._shared.journal, self._actor.context, "upload", path) as change:
             change.line.bytes = upload.offset
             needed = [Right.UPLOAD, *([Right.REPLACE] if details.replaces else [])]
             drive.require(*needed)
             await self._tree.check_commit(Standing(self._actor, path, *needed))
             await self._count(claim, upload, details)
-            await change.begin()
             try:
                 entry = await drive.finish_upload(
-                    upload, path, details.on_conflict, partial(save_progress, claim, upload)
+                    upload, path, details.on_conflict, partial(save_progress, claim, upload), change=change
                 )
             except PorticoError:
                 await self._discount(claim, upload, details)
                 raise
             if entry.name != path.name:
                 change.line.path = str(path.parent.child(entry.name))
-        return entry
+        return entry, change.trash_ids
 
     async def _count(self, claim: UploadClaim, upload: ResumableUpload, details: UploadDetails) -> None:
         """Once, even if the process dies before the file is stored, and another request goes on with it."""

@@ -89,7 +89,7 @@ class ResumableUploads:
             )
             record = await self._added(drive, upload, details, new.path, new.size)
         except PorticoError as error:
-            await note_refusal(self._shared.audit, self._actor.context, "upload", new.path, error)
+            await note_refusal(self._shared.journal, self._actor.context, "upload", new.path, error)
             raise
         return await self.status(record.id) if new.size == 0 else status_of(record, details)
 
@@ -147,7 +147,7 @@ class ResumableUploads:
                 await stack.enter_async_context(self._shared.reading_ahead)
                 chunks = await stack.enter_async_context(ReadAhead(chunks))
             self._actor.context.release()  # a creation that goes on with its body
-            await self._shared.audit.check()  # before a large body is sent in vain
+            await self._shared.journal.check()  # before a large body is sent in vain
             claim, drive = await stack.enter_async_context(self._access.claimed(upload_id, admitted=False))
             claim.interrupt = interrupt
             details = details_of(claim.record)
@@ -227,7 +227,7 @@ class ResumableUploads:
         return self._limits.most_bytes(drive.size_limit(self._shared.max_file_size))
 
     async def _check_new(self, drive: Drive, size: int | None) -> None:
-        await self._shared.audit.check()
+        await self._shared.journal.check()
         limit = self._size_limit(drive)
         if size is not None and size > limit:
             raise too_large(limit)

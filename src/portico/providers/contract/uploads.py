@@ -21,14 +21,14 @@ _ATTEMPTS = 4
 class KeptFile(msgspec.Struct):
     """Where a file that is replaced is kept.
 
-    Most uploads replace nothing. A commit that finds a file, and no place for it, awaits `prepare` and begins again; `prepare`
-    sets the place if it finds the file, too. For a provider that does not keep the file itself, `prepare` keeps it, and sets
-    its etag. An upload awaits it right before its commit. A change that then finds another version awaits it again, and
-    begins again.
+    A provider that keeps it at its commit has a `place`. For any other, `prepare` keeps it, and sets its etag. An upload awaits
+    it right before its commit. A change that then finds another version awaits it again, and begins again.
     """
 
     prepare: Callable[[], Awaitable[None]]
     place: Path | None = None
+    entry: Entry | None = None
+    """Set by the provider: the file that its commit has found."""
     etag: str | None = None
     """Of the file that was found; None if there was none."""
     may_copy: bool = False

@@ -31,7 +31,7 @@ from portico.providers.local.downloads import open_download
 from portico.providers.local.listing import FolderListing
 from portico.providers.local.resumable import LocalState, LocalUpload
 from portico.providers.local.threads import Threads
-from portico.providers.local.uploads import CopyNeeded, StagedFile, WriteBuffers, upload, with_place
+from portico.providers.local.uploads import CopyNeeded, StagedFile, WriteBuffers, upload
 
 _SMALL_FILE = 64 * 2**20
 """Bytes. Copying a file up to this size does not wait for copies of whole trees."""
@@ -162,7 +162,7 @@ class LocalProvider(Provider):
         """The result of a change, before which the file that it replaces is copied if it cannot be linked."""
         for _ in range(_ATTEMPTS):
             try:
-                return await with_place(target, change)
+                return await change()
             except CopyNeeded:
                 assert kept
                 assert kept.place

@@ -25,15 +25,7 @@ from portico.providers.contract.uploads import (
 from portico.providers.local.confined_fs import Volume, entry_of, lstat, opened_folder
 from portico.providers.local.staging import open_resumable, open_staging, opened_staging
 from portico.providers.local.threads import Threads
-from portico.providers.local.uploads import (
-    StagedFile,
-    WriteBuffers,
-    filled,
-    finished,
-    start_writeback,
-    with_place,
-    write_buffers,
-)
+from portico.providers.local.uploads import StagedFile, WriteBuffers, filled, finished, start_writeback, write_buffers
 
 T = TypeVar("T")
 
@@ -100,7 +92,7 @@ class LocalUpload(ResumableUpload):
         self, save: Save, *, alternatives: Iterator[Path] | None = None, kept: KeptFile | None = None
     ) -> Entry:
         def commit() -> Awaitable[Entry]:
-            return with_place(self._target, lambda: self._run(lambda: self._commit(kept)))
+            return self._run(lambda: self._commit(kept))
 
         return await committed(commit, self._retarget, save, alternatives)
 

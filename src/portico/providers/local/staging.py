@@ -14,12 +14,15 @@ import fcntl
 import os
 import secrets
 import stat as modes
+import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from zlib import crc32
 
 from portico.model.errors import ProviderRefused, already_exists, cannot_replace_folder, service_unavailable
 from portico.model.paths import RESERVED_PREFIX, Path
+from portico.model.reach import folded
 from portico.providers.local.confined_fs import Volume, is_folder, lstat, open_folder, opened_folder, visible
 from portico.providers.local.threads import CancelToken
 from portico.runtime import processes
@@ -27,6 +30,10 @@ from portico.runtime.processes import ProcessState
 from portico.runtime.progress_counter import count
 
 _STAGING = Path((f"{RESERVED_PREFIX}staging",))
+_LOCKS = f"../{RESERVED_PREFIX}locks"
+"""Beside the staging folder."""
+_FLOCK = "hhqqi4x"
+"""The kernel's structure of a lock that belongs to an open file: kind, whence, start, length, process."""
 ABANDONED_SECONDS = 24 * 3600
 """Without a write, after which a staged file of another machine has no writer any more. A running upload writes far more
 often (`uploads.RENEWAL_SECONDS`), so it survives a frozen machine, a hung file server and a clock that is corrected."""
@@ -40,7 +47,7 @@ _RESUMABLE = "upload-"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
 """From file systems that have no locks, or not for a descriptor that only reads."""
 
-_NO_LINKS = (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
+NO_LINKS = (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 """From file systems that have no hard links, or no more for this file."""
 
 
@@ -139,7 +146,7 @@ def link_replaced(folder: int, name: str, trash: int, kept_name: str) -> bool:
     try:
         os.link(name, kept_name, src_dir_fd=folder, dst_dir_fd=trash, follow_symlinks=False)
     except OSError as error:
-        if error.errno in _NO_LINKS:
+        if error.errno in NO_LINKS:
             return False
         raise
     os.fsync(trash)
@@ -147,18 +154,21 @@ def link_replaced(folder: int, name: str, trash: int, kept_name: str) -> bool:
 
 
 @contextmanager
-def commit_lock(staging: int, *, alone: bool) -> Iterator[None]:
+def commit_lock(staging: int, folder: int, name: str, *, alone: bool) -> Iterator[None]:
     """Held from the check of a target until it is replaced; `alone` if the outcome depends on the file that is there.
 
-    `staging` is a descriptor of the caller's own. Where the file system has no locks, nothing is held.
+    A target is one byte of a file of locks, so that others do not wait. Where the file system has no locks, nothing is held.
     """
-    kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
-    _wait_for(lambda: _locked_folder(staging, kind), "holds the lock of the staging folder")
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    locks = os.open(_LOCKS, flags, 0o666, dir_fd=staging)
     try:
+        target = crc32(f"{os.fstat(folder).st_ino}/{folded(name)}".encode("utf-8", "surrogateescape"))
+        kind = fcntl.F_WRLCK if alone else fcntl.F_RDLCK
+        lock = struct.pack(_FLOCK, kind, os.SEEK_SET, target, 1, 0)
+        _wait_for(lambda: _locked_byte(locks, lock), f"replaces {name}")
         yield
     finally:
-        with suppress(OSError):
-            fcntl.flock(staging, fcntl.LOCK_UN)
+        os.close(locks)  # and so releases the lock
 
 
 def _wait_for(is_locked: Callable[[], bool], other: str) -> None:
@@ -170,12 +180,12 @@ def _wait_for(is_locked: Callable[[], bool], other: str) -> None:
         time.sleep(0.001)
 
 
-def _locked_folder(folder: int, kind: int) -> bool:
+def _locked_byte(locks: int, lock: bytes) -> bool:
     try:
-        fcntl.flock(folder, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
+        fcntl.fcntl(locks, fcntl.F_OFD_SETLK, lock)
+    except (BlockingIOError, PermissionError):
         return False
-    except OSError:  # no locks for folders, as on NFS
+    except OSError:  # the file system has none
         pass
     return True
 

@@ -181,7 +181,7 @@ def rename(top: Volume, source: Path, target: Path, replace: bool, kept: KeptFil
                 with ExitStack() as stack:
                     if kept:  # while this is held, no upload takes the place of the file that is kept
                         staging = stack.enter_context(opened_staging(top))
-                        stack.enter_context(commit_lock(staging, alone=True))
+                        stack.enter_context(commit_lock(staging, target_folder, target.name, alone=True))
                     existing = lstat(target_folder, target.name)
                     check_replaceable(existing, target, replace=replace)
                     if existing and os.path.samestat(existing, info):

@@ -5,7 +5,7 @@ import errno
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from portico.providers.local.confined_fs import (
 )
 from portico.providers.local.errors import translate
 from portico.providers.local.staging import (
+    NO_LINKS,
     check_replaceable,
     check_same_disk,
     commit_lock,
@@ -96,17 +97,6 @@ async def upload(
     """Write all chunks and commit; if anything fails, nothing is left."""
     writing: asyncio.Future[Any] | None = None
 
-    async def commit() -> Entry:
-        nonlocal writing
-        if writing is None:
-            writing = threads.writes.start(StagedFile.commit, staged)
-        try:
-            entry: Entry = await finished(path, writing)
-            return entry
-        except PlaceNeeded:
-            writing = None  # it refers to the last buffer
-            raise
-
     with buffers.upload():
         try:
             async for buffer, last in filled(chunks, buffers):
@@ -118,24 +108,15 @@ async def upload(
                 del buffer  # a client that pauses keeps no memory that is not needed
                 if not buffers.overlap and not last:
                     await finished(path, writing)
-            return await with_place(path, commit)
+            if writing is None:  # there was not even an empty buffer
+                writing = threads.writes.start(StagedFile.commit, staged)
+            entry: Entry = await finished(path, writing)
+            return entry
         except BaseException:
             await asyncio.shield(_discard(threads, path, staged, writing))
             raise
         finally:
             writing = None  # an error refers to this frame
-
-
-async def with_place(path: Path, commit: Callable[[], Awaitable[T]]) -> T:
-    """The result of `commit`, which begins again when there is a place for the file that it replaces."""
-    for left in reversed(range(_COMMITS)):
-        try:
-            return await commit()
-        except PlaceNeeded as needed:
-            kept = needed.kept
-        if left:
-            await kept.prepare()
-    raise service_unavailable(f"{path} was stored and removed again and again", 1)
 
 
 async def filled(chunks: AsyncIterator[bytes], buffers: WriteBuffers) -> AsyncIterator[tuple[list[bytes], bool]]:
@@ -193,22 +174,15 @@ def write_buffers(file: int, buffers: Sequence[bytes]) -> int:
     return sum(map(len, buffers))
 
 
-class PlaceNeeded(NotDone):
-    """There is a file to be replaced, and no place yet where it is kept."""
-
-    def __init__(self, kept: KeptFile) -> None:
-        self.kept = kept
-
-
 class CopyNeeded(NotDone):
     """The file system cannot link the file that is replaced. It is copied without the lock, which others wait for."""
 
 
 def keep_replaced(top: Volume, kept: KeptFile, folder: int, name: str) -> None:
     """The name is never missing: the old file has two names until the new one takes its own."""
-    if kept.place is None:
-        raise PlaceNeeded(kept)
+    assert kept.place
     info = lstat(folder, name)
+    kept.entry = None if info is None else entry_of(name, info, with_etag=True)
     if info is not None and etag_of(info) == kept.copied:
         kept.is_kept = True
         return
@@ -220,6 +194,7 @@ def keep_replaced(top: Volume, kept: KeptFile, folder: int, name: str) -> None:
             break
         except FileNotFoundError as error:
             if lstat(folder, name) is None:
+                kept.entry = None
                 return
             gone = error  # the trash was removed after it was opened, so it is made again
     else:
@@ -311,13 +286,7 @@ class StagedFile:
         with self._opened_target_folder() as folder:
             while True:
                 try:
-                    # Two that replace the same file must not both keep that one, and lose the first one's.
-                    keeps = self._kept is not None and self._kept.place is not None
-                    with commit_lock(self._staging, alone=self._alone or keeps):
-                        self._check_replaceable(folder)
-                        if self._kept and self._replaced:
-                            keep_replaced(self._top, self._kept, folder, self._target.name)
-                        commit_staged(self._staging, self._name, folder, self._target, replace=self._replace)
+                    self._take_name(folder)
                     break
                 except (AlreadyExists, IsAFolder):
                     other = next(self._alternatives, None) if self._alternatives else None
@@ -329,6 +298,27 @@ class StagedFile:
                         self.check_target()
                     raise
             os.fsync(folder)
+
+    def _take_name(self, folder: int) -> None:
+        self._check_replaceable(folder)
+        if not (self._replaced or self._alone):
+            try:
+                commit_staged(self._staging, self._name, folder, self._target, replace=False)
+                return
+            except AlreadyExists:
+                if not self._replace:
+                    raise
+            except OSError as error:
+                if error.errno not in NO_LINKS:
+                    raise
+        # Two that replace the same file must not both keep that one, and lose the first one's.
+        alone = self._alone or self._kept is not None
+        with commit_lock(self._staging, folder, self._target.name, alone=alone):
+            self._check_replaceable(folder)
+            if self._kept and self._replaced:
+                keep_replaced(self._top, self._kept, folder, self._target.name)
+                self._replaced = self._kept.entry is not None
+            commit_staged(self._staging, self._name, folder, self._target, replace=self._replace)
 
     @contextmanager
     def _opened_target_folder(self) -> Iterator[int]:

@@ -1,0 +1,486 @@
+"""The journal: one row for each change, sign-in and administrative change that has ended.
+
+A change of files is noted from right before its commit until it is settled (`begun_changes`); what a process that was killed
+has begun, another one settles by a look at the storage. Rows of all requests that wait are written together. The lines go to
+the audit log's file, too, if there is one.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, delete, func, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from portico.model.entries import Entry
+from portico.model.errors import PorticoError, TableMissing
+from portico.model.paths import Path, Place
+from portico.observability.audit import Audit, AuditLine, OnLoss, encode, log_loss, unavailable
+from portico.runtime import clock
+from portico.runtime.batches import Batches
+from portico.store.begun_changes import BegunChanges, BegunFiles, Noted
+from portico.store.database import SWEEP_WAIT, Database, insert_new
+from portico.store.tables import connections, journal, trash
+from portico.store.trash import REPLACED, Trashed, new_id, next_id
+
+MAX_QUEUED: Final = 10_000
+"""Rows that wait for the database; further ones are lost, or their changes refused."""
+_BATCH: Final = 200
+_PAUSE_SECONDS: Final = 0.25
+"""How long a row that nobody waits for may wait for others."""
+_GATHER_SECONDS: Final = 0.002
+"""How long a row that somebody waits for may wait for those of other changes that have begun."""
+_RETRY_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 5.0
+_LEFT_AT_ONCE: Final = 1000
+_REMOVED_AT_ONCE: Final = 2000
+_MOST_IDS: Final = 100
+_ONE_AT_A_TIME: Final = select(func.pg_advisory_xact_lock(0x706F727469636F))
+"""In PostgreSQL, transactions are then committed in the order of their numbers."""
+_LINES: Final = msgspec.json.Decoder(AuditLine)
+_CONNECTIONS: Final = select(connections.c.name)
+_LAST: Final = select(func.max(journal.c.number))
+_NOTHING: Final[dict[str, Any]] = dict.fromkeys(journal.c.keys())
+
+
+class Version(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tells what is at a place from what was there before and will be there later."""
+
+    size: int = 0
+    is_folder: bool = False
+    etag: str | None = None
+    modified: str = ""
+
+
+def version_of(entry: Entry) -> Version:
+    if entry.is_folder:
+        return Version(is_folder=True)
+    return Version(entry.size or 0, etag=entry.etag, modified=str(entry.written or entry.last_modified))
+
+
+class BegunChange:
+    """A change that has begun, and that its process has not settled."""
+
+    def __init__(self, noted: Noted) -> None:
+        self.noted = noted
+        self.id = noted.id
+        self.at = noted.at
+        self.place = Place(noted.connection, Path.parse(noted.place))
+        self.target = None if noted.target is None else Place(noted.to_connection or "", Path.parse(noted.target))
+        self.before = None if noted.before is None else msgspec.json.decode(noted.before, type=Version)
+        self.line = _LINES.decode(noted.line)
+
+
+class Recording:
+    """One change and what becomes known of it, until it is settled."""
+
+    def __init__(self, owner: "Journal", line: AuditLine) -> None:
+        self.journal = owner
+        self.line = line
+        self.place: Place | None = None
+        self.target: Place | None = None
+        self.before: Version | None = None
+        """What the change replaces or removes."""
+        self.after: Version | None = None
+        self.kept: list[Trashed] = []
+        """What it has put into the trash."""
+        self.is_in_doubt = False
+        """Whether only a look at the storage, later, can tell what has become of it."""
+        self.noted: Noted | None = None
+        """As the change was noted when it began."""
+        self._last_id: str | None = None
+        self._ids_of_parts: list[str] = []
+
+    @property
+    def has_begun(self) -> bool:
+        return self.noted is not None
+
+    @cached_property
+    def id(self) -> str:
+        """Also that of the first item that it puts into the trash; those of others follow. So a look at the storage finds them."""
+        return new_id(self.journal.now())
+
+    @property
+    def trash_ids(self) -> tuple[str, ...]:
+        """Of what it has put into the trash; of its parts, as many as anybody asks for. What was moved elsewhere is not missed."""
+        kept = (record.id for record in self.kept if self.target is None or record.reason == REPLACED)
+        return (*kept, *self._ids_of_parts)
+
+    def concern(self, place: Place, target: Place | None = None) -> None:
+        """Say what is changed, unless that was said by whoever has begun it."""
+        if not self.has_begun:
+            self.place, self.target = place, target
+
+    def stored(self, entry: Entry) -> None:
+        self.after = version_of(entry)
+
+    def new_trash_id(self) -> str:
+        self._last_id = next_id(self._last_id) if self._last_id else self.id
+        return self._last_id
+
+    async def begin(self) -> None:
+        """Called at the last check before the change takes effect, and once more without effect.
+
+        Raises `Unavailable`, and then nothing may be changed, if the journal, or a log that is required, cannot be written.
+        """
+        if not self.has_begun:
+            self.journal.file.begin(self.line)
+            if self.place:
+                await self.journal.begin(self)
+
+    async def settle(self, outcome: str) -> None:
+        """What was kept is in the trash when this returns, if the database answers."""
+        self.line.outcome = outcome
+        if self.noted and self.is_in_doubt:
+            await self.journal.let_go(self.noted)
+        else:
+            await self.journal.end(self)
+
+    @asynccontextmanager
+    async def part(self, place: Place, target: Place, path: str, to: str) -> AsyncIterator["Recording"]:
+        """A change of its own within this one, such as a file that a merge of folders replaces."""
+        part = Recording(self.journal, msgspec.structs.replace(self.line, path=path, target=to))
+        part.concern(place, target)
+        try:
+            yield part
+        except BaseException:
+            if part.has_begun:
+                part.is_in_doubt = True
+                await part.settle(part.line.outcome)
+            raise
+        else:
+            await part.settle(part.line.outcome)
+        finally:
+            if len(self._ids_of_parts) < _MOST_IDS:
+                self._ids_of_parts += part.trash_ids
+
+
+class _Settled(msgspec.Struct):
+    """A row of the journal, and of the trash what belongs to it."""
+
+    row: dict[str, Any]
+    kept: list[Trashed] = []
+
+
+class _Waiting(msgspec.Struct):
+    settled: _Settled
+    written: "asyncio.Future[None]"
+    is_waited_for: bool
+    is_required: bool
+    """Whether it is dropped, and what it is about refused, if it cannot be written now."""
+
+
+class Journal:
+    def __init__(
+        self,
+        database: Database,
+        file: Audit | None = None,
+        *,
+        node: str,
+        begun: BegunChanges | None = None,
+        is_required: bool = False,
+        retries: bool = True,
+        on_loss: OnLoss = log_loss,
+    ) -> None:
+        """`is_required`: whether sign-ins and changes are refused while they cannot be recorded. `retries`: whether the row of
+        what has happened waits for a database that fails; a command may meet one of an older version, or none."""
+        self._database = database
+        self.file = file or Audit()
+        self._node = node
+        self._given = begun
+        self._is_required = is_required
+        self._retries = retries
+        self._on_loss = on_loss
+        self._under_way = 0
+        """Changes that have begun, and will need a row."""
+        self._batches = Batches(
+            self._write,
+            most=_BATCH,
+            pause=_PAUSE_SECONDS,
+            retry=_RETRY_SECONDS,
+            gather=lambda: _GATHER_SECONDS if self._under_way else 0,
+        )
+        self._lost = 0
+
+    @cached_property
+    def _begun(self) -> BegunChanges:
+        if self._given:
+            return self._given
+        if self._database.file:
+            return BegunFiles(f"{self._database.file}-begun")
+        from portico.store.begun_rows import BegunRows  # slow to import, and a command changes no files
+
+        return BegunRows(self._database, self._node)
+
+    def now(self) -> int:
+        return self._database.now()
+
+    @property
+    def queued(self) -> int:
+        """Rows that wait for the database."""
+        return len(self._batches)
+
+    async def check(self) -> None:
+        """`Unavailable` if lines are required and cannot be written now."""
+        self.file.check()
+        if self._is_required and not (await self._database.state()).writable:
+            raise unavailable("the database is read-only")
+
+    # Sign-ins and other changes that concern no files
+
+    async def record(self, line: AuditLine) -> None:
+        """For what takes effect only if this returns. Raises `Unavailable` if the line is required and lost."""
+        if self._is_required:
+            await self._put(_Settled(self._row(line)), is_required=True)  # first: it is the one that may refuse
+        self.file.record(line)
+        if not self._is_required:
+            await self._add(_Settled(self._row(line)))
+
+    async def note(self, line: AuditLine) -> None:
+        """For what was refused or has happened. Never raises."""
+        self.file.end(line)
+        await self._add(_Settled(self._row(line)), is_waited_for=self._is_required)
+
+    # Changes of files
+
+    def recording(self, line: AuditLine) -> Recording:
+        return Recording(self, line)
+
+    async def begin(self, recording: Recording) -> None:
+        recording.noted = Noted(
+            id=recording.id,
+            at=self._database.now(),
+            before=_version(recording.before),
+            line=encode(recording.line).decode(),
+            **_places(recording.place, recording.target),
+        )
+        self._under_way += 1
+        await self._begun.begin(recording.noted)
+
+    async def end(self, recording: Recording) -> None:
+        """If something was kept, or lines are required, returns when the row is durable, or will be when the database answers."""
+        line, change = recording.line, recording.noted
+        self.file.end(line)
+        if change is None:
+            await self._add(_Settled(self._row(line)), is_waited_for=self._is_required)
+            return
+        self._under_way -= 1
+        if recording.place and recording.target is None:
+            change.place = str(recording.place.path)  # it may have got another name
+        change.before, change.after, change.kept = _version(recording.before), _version(recording.after), recording.kept
+        row = self._row(line)
+        change.line, change.has_ended = row["line"], True
+        self._begun.end(change)
+        await self._add(_settled(row, change), is_waited_for=self._is_required or bool(recording.kept))
+
+    async def let_go(self, change: Noted) -> None:
+        self._under_way -= 1
+        await self._begun.let_go(change)
+
+    async def left_open(self) -> list[BegunChange]:
+        """Changes whose processes have vanished or let go of them, as many as are settled at once. Those that had ended are written."""
+        left = await self._begun.left(_LEFT_AT_ONCE)
+        written = select(journal.c.change).where(journal.c.change.in_([change.id for change in left]))
+        known = {row.change for row in await self._database.fetch(written)} if left else set()
+        self._begun.forget([*known])
+        found = []
+        for change in left:
+            if change.id in known:
+                continue
+            if change.has_ended:
+                await self._add(_settled(self._row(_LINES.decode(change.line)), change))
+            else:
+                found.append(BegunChange(change))
+        return found
+
+    async def settle(
+        self, change: BegunChange, outcome: str, *, kept: Sequence[Trashed] = (), after: Version | None = None
+    ) -> None:
+        """Settle a change that another process has begun, unless that was done meanwhile."""
+        change.line.outcome = outcome
+        self.file.end(change.line)
+        noted = msgspec.structs.replace(change.noted, after=_version(after), kept=[*kept])
+        await self._put(_settled(self._row(change.line), noted))
+
+    async def close(self) -> None:
+        for _ in await self._batches.close(_CLOSE_SECONDS):
+            self._lose("the database didn't respond before the process ended")
+        if "_begun" in self.__dict__:
+            await self._begun.close()
+        self.file.close()
+
+    def _row(self, line: AuditLine) -> dict[str, Any]:
+        line.node = self._node
+        row = _NOTHING.copy()
+        row["at"], row["node"], row["line"] = self._database.now(), self._node, encode(line).decode()
+        row["user"] = line.user.casefold() if line.user else None
+        row["key"], row["link"] = line.key or None, line.link or None
+        row["session"], row["address"] = line.session or None, line.client or None
+        row["action"], row["outcome"] = line.action, line.outcome
+        return row
+
+    # Writing
+
+    async def _add(self, settled: _Settled, *, is_waited_for: bool = False) -> None:
+        """Queue a row that is not given up. It is waited for as long as a request may wait."""
+        with suppress(PorticoError):
+            written = self._queue(settled, is_waited_for=is_waited_for)
+            if is_waited_for:
+                await asyncio.wait({written}, timeout=_CLOSE_SECONDS)
+
+    async def _put(self, settled: _Settled, *, is_required: bool = False) -> None:
+        await self._queue(settled, is_waited_for=True, is_required=is_required)
+
+    def _queue(self, settled: _Settled, *, is_waited_for: bool, is_required: bool = False) -> "asyncio.Future[None]":
+        if len(self._batches) >= MAX_QUEUED:
+            self._lose("too many lines wait for the database")
+            raise unavailable("too many lines wait for the database")
+        waiting = _Waiting(settled, asyncio.get_running_loop().create_future(), is_waited_for, is_required)
+        self._batches.put(waiting, urgent=is_waited_for)
+        return waiting.written
+
+    async def _write(self, batch: Sequence[_Waiting]) -> Sequence[_Waiting]:
+        """Returns what has to be tried again."""
+        try:
+            await self._commit(batch)
+        except PorticoError as error:
+            return self._kept(batch, error)
+        except SQLAlchemyError:
+            return await self._write_each(batch)
+        return ()
+
+    async def _write_each(self, batch: Sequence[_Waiting]) -> Sequence[_Waiting]:
+        """A row that no database takes must not hold up the others."""
+        again: list[_Waiting] = []
+        for waiting in batch:
+            try:
+                await self._commit([waiting])
+            except PorticoError as error:
+                again += self._kept([waiting], error)
+            except SQLAlchemyError as error:
+                _log().error("bug", exc_info=error)
+                self._refuse(waiting, str(error))
+        return again
+
+    async def _commit(self, batch: Sequence[_Waiting]) -> None:
+        lost, settled = self._lost, [waiting.settled for waiting in batch]
+        if lost:
+            settled.append(_Settled(self._row(AuditLine(action="audit", lost=lost))))
+        changes = [each.row["change"] for each in settled if each.row["change"]]
+
+        def work(connection: Connection) -> None:
+            if changes:
+                self._begun.remove(connection, changes)
+            _insert(connection, settled)
+
+        durable = any(waiting.is_waited_for for waiting in batch)
+        await self._database.at_once(work, durable=durable)
+        self._lost -= lost
+        if changes:
+            self._begun.forget(changes)
+        for waiting in batch:
+            if not waiting.written.done():
+                waiting.written.set_result(None)
+
+    def _kept(self, batch: Sequence[_Waiting], error: PorticoError) -> list[_Waiting]:
+        """Of a batch that failed, what has happened; the rest is refused."""
+        again = []
+        for waiting in batch:
+            if self._retries and not waiting.is_required:
+                again.append(waiting)
+            elif waiting.is_required or not isinstance(error, TableMissing):
+                self._refuse(waiting, error.cause or str(error))
+        return again
+
+    def _refuse(self, waiting: _Waiting, why: str) -> None:
+        self._lose(why)
+        if not waiting.written.done():
+            waiting.written.set_exception(unavailable(why))
+            waiting.written.exception()  # nobody may be waiting any more
+
+    def _lose(self, why: str) -> None:
+        self._lost += 1
+        self._on_loss(why, self._lost)
+
+
+def _log() -> Any:
+    import structlog  # slow to import, and commands record changes too
+
+    return structlog.get_logger()
+
+
+def _settled(row: dict[str, Any], change: Noted) -> _Settled:
+    row["change"] = change.id
+    for name in ("connection", "place", "to_connection", "target", "before", "after"):
+        row[name] = getattr(change, name)
+    if change.kept:
+        row["kept"] = change.kept[0].id
+    return _Settled(row, change.kept)
+
+
+def _insert(connection: Connection, settled: Sequence[_Settled]) -> None:
+    """In one transaction: what has ended gets its numbers, and what was kept its rows in the trash. What is there stays."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_ONE_AT_A_TIME)
+    last: int = connection.execute(_LAST).scalar() or 0
+    rows = [each.row for each in settled]
+    for number, row in enumerate(rows, last + 1):
+        row["number"] = number
+    insert_new(connection, journal, rows)
+    if kept := [msgspec.structs.asdict(record) for each in settled for record in each.kept]:
+        there = set(connection.execute(_CONNECTIONS).scalars())
+        if kept := [record for record in kept if record["connection"] in there]:  # it may have been deleted meanwhile
+            insert_new(connection, trash, kept)
+
+
+def _places(place: Place | None, target: Place | None) -> dict[str, Any]:
+    return {
+        "connection": place and place.connection,
+        "place": place and str(place.path),
+        "to_connection": target and target.connection,
+        "target": target and str(target.path),
+    }
+
+
+def _version(value: Version | None) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
+
+
+async def find_lines(
+    database: Database,
+    *,
+    user: str | None = None,
+    action: str | None = None,
+    since: timedelta | None = None,
+    limit: int = 100,
+) -> Sequence[dict[str, Any]]:
+    """The newest lines that fit, the oldest of them first."""
+    query = select(journal.c.line).order_by(journal.c.number.desc()).limit(limit)
+    if user is not None:
+        query = query.where(journal.c.user == user.casefold())
+    if action is not None:
+        query = query.where(journal.c.action == action)
+    if since is not None:
+        query = query.where(journal.c.at >= _before(database, since))
+    return [msgspec.json.decode(row.line) for row in reversed(await database.fetch(query))]
+
+
+async def remove_rows(database: Database, older_than: timedelta) -> int:
+    """Returns how many there were. Some at a time: meanwhile others write. The last row stays: the next number follows it."""
+    old = select(journal.c.number).where(
+        journal.c.at < _before(database, older_than),
+        journal.c.number < select(func.max(journal.c.number)).scalar_subquery(),
+    )
+    statement = delete(journal).where(journal.c.number.in_(old.limit(_REMOVED_AT_ONCE)))
+    removed = 0
+    while count := await database.execute(statement, wait=SWEEP_WAIT):
+        removed += count
+    return removed
+
+
+def _before(database: Database, time: timedelta) -> int:
+    return database.now() - clock.milliseconds(time)
