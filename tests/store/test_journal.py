@@ -354,6 +354,26 @@ async def test_the_line_of_what_has_happened_is_kept_until_it_can_be_written(
     assert losses == []
 
 
+async def test_while_rows_wait_for_the_database_no_change_begins(
+    database: Database, queued: Journal, folder: FilePath
+) -> None:
+    with_files = in_files(database, folder)
+    for each in (queued, with_files):
+        await break_table(database)
+        await each.note(line("mkdir"))
+        while not each._failure:
+            await asyncio.sleep(0.01)
+        with pytest.raises(Unavailable, match="nothing was changed"):
+            await change(each).begin()
+        await restore_table(database)
+        while each._failure:
+            await asyncio.sleep(0.01)
+        recording = change(each)
+        await recording.begin()
+        await recording.settle("done")
+        await each.close()
+
+
 async def test_a_command_does_not_wait_for_a_database_without_a_journal(database: Database, losses: list[str]) -> None:
     command = Journal(database, node="one", retries=False, on_loss=lambda why, _: losses.append(why))
     await break_table(database)

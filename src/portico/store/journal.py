@@ -205,6 +205,8 @@ class Journal:
             gather=lambda: _GATHER_SECONDS if self._under_way else 0,
         )
         self._lost = 0
+        self._failure = ""
+        """Why rows wait: until they are written, no change begins."""
 
     @cached_property
     def _begun(self) -> BegunChanges:
@@ -251,6 +253,8 @@ class Journal:
         return Recording(self, line)
 
     async def begin(self, recording: Recording) -> None:
+        if self._failure:
+            raise unavailable(self._failure)
         recording.noted = Noted(
             id=recording.id,
             at=self._database.now(),
@@ -380,6 +384,7 @@ class Journal:
         durable = any(waiting.is_waited_for for waiting in batch)
         await self._database.at_once(work, durable=durable)
         self._lost -= lost
+        self._failure = ""
         if changes:
             self._begun.forget(changes)
         for waiting in batch:
@@ -391,6 +396,7 @@ class Journal:
         again = []
         for waiting in batch:
             if self._retries and not waiting.is_required:
+                self._failure = error.cause or str(error)
                 again.append(waiting)
             elif waiting.is_required or not isinstance(error, TableMissing):
                 self._refuse(waiting, error.cause or str(error))
