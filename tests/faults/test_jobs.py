@@ -97,8 +97,8 @@ def state_of(client: httpx2.Client, place: str) -> Any:
 
 def wait_for_progress(client: httpx2.Client, gate: Gate, place: str) -> None:
     """More is done than at first."""
-    gate.let(10)
     before = state_of(client, place)["entriesDone"]
+    gate.let(10)
 
     def is_further() -> bool:
         job = state_of(client, place)

@@ -70,6 +70,10 @@ async def _is_unavailable(gateway: TunedGateway, path: str) -> bool:
     return answer.status == 503
 
 
+async def _takes_changes(gateway: TunedGateway) -> bool:
+    return await gateway.put("probe", b"x", "/probe") == 204
+
+
 async def _is_not_ready(gateway: TunedGateway) -> bool:
     return (await gateway.ask(get("/readyz"))).status == 503
 
@@ -137,6 +141,7 @@ async def test_a_locked_database(gateway: TunedGateway) -> None:
         locking.execute("ROLLBACK")
         locking.close()
     assert (await asyncio.to_thread(gateway.login))["access_token"]
+    await _until(lambda: _takes_changes(gateway), "what waited for the database is written")
 
 
 async def test_a_database_that_is_gone_and_comes_back(gateway: TunedGateway) -> None:
@@ -151,6 +156,7 @@ async def test_a_database_that_is_gone_and_comes_back(gateway: TunedGateway) -> 
     for name in files:
         shutil.move(away / name, place / name)
     assert await gateway.names("/gone") == ["file"]
+    await _until(lambda: _takes_changes(gateway), "what waited for the database is written")
 
 
 async def test_an_upload_into_a_folder_that_is_deleted_meanwhile(gateway: TunedGateway) -> None:
