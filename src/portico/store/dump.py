@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SESSIONS: Final = frozenset({"families", "access_tokens", "refresh_tokens"})
 MOMENTARY: Final = SESSIONS | {
     *("tickets", "invitations", "attempts", "leases", "idempotency_keys", "jobs"),
-    *("guests", "guest_tickets", "guest_downloads", "changes_begun"),
+    *("guests", "guest_tickets", "guest_downloads", "changes_begun", "rewinds"),
 }
 """Tables that are not part of a backup: a session that was ended since must not come back with it, nor the answer to a
 change that a restore of the files has undone."""

@@ -10,6 +10,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ForeignKey,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -206,7 +207,7 @@ journal = Table(
     Column("change", String(32), unique=True),
     Column("at", BigInteger, nullable=False, index=True),
     Column("node", String(64), nullable=False),
-    Column("user", String(256), index=True),
+    Column("user", String(256)),
     Column("key", String(32)),
     Column("link", String(16)),
     Column("session", String(64)),
@@ -222,6 +223,21 @@ journal = Table(
     Column("after", Text),
     Column("line", Text, nullable=False),
 )
+for _name in ("user", "address", "action", "outcome"):
+    Index(f"ix_journal_{_name}", journal.c[_name], journal.c.number)
+for _name in ("key", "link", "session"):
+    _there = journal.c[_name].is_not(None)
+    Index(f"ix_journal_{_name}", journal.c[_name], journal.c.number, sqlite_where=_there, postgresql_where=_there)
+for _connection, _name in (("connection", "place"), ("to_connection", "target")):
+    _there = journal.c[_name].is_not(None)
+    Index(
+        f"ix_journal_{_name}",
+        journal.c[_connection],
+        journal.c[_name],
+        sqlite_where=_there,
+        postgresql_where=_there,
+        postgresql_ops={_name: "text_pattern_ops"},
+    )
 
 # Changes that have begun and not ended. `owner` is the lease of the process that carries them out: once it has expired,
 # any node settles them.
@@ -237,6 +253,21 @@ changes_begun = Table(
     Column("target", Text),
     Column("before", Text),
     Column("line", Text, nullable=False),
+)
+
+# Rewinds, while they run and for some time after. `plan` has their steps, of which `done` were carried out.
+rewinds = Table(
+    "rewinds",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("request", Text, nullable=False),
+    Column("state", String(16), nullable=False, index=True),
+    Column("plan", Text, nullable=False),
+    Column("done", BigInteger, nullable=False),
+    Column("report", Text, nullable=False),
+    Column("cancel_wanted", Boolean, nullable=False),
+    Column("started_at", BigInteger, nullable=False, index=True),
+    Column("ended_at", BigInteger),
 )
 
 # Uploads that have not ended: those that a client may resume, and those that one request sends in parts to a service.
