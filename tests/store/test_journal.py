@@ -1,6 +1,9 @@
 import asyncio
+import errno
 import json
-from collections.abc import AsyncIterator
+import mmap
+import os
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path as FilePath
 from typing import Any
@@ -224,6 +227,26 @@ def in_files(database: Database, folder: FilePath) -> Journal:
     return Journal(database, node="one", begun=BegunFiles(str(folder)))
 
 
+def short_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a disk that has only some bytes left."""
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:1000]))
+
+
+def failing_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOMEM, "no memory")
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    async def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    return fail
+
+
 def die(journal: Journal) -> None:
     """As if the process was killed: its locks end."""
     begun = journal._begun
@@ -300,6 +323,37 @@ async def test_without_room_no_change_begins(
     await recording.settle("unavailable")
     await journal.close()
     assert await outcomes(database) == [("delete", "unavailable")]
+
+
+@pytest.mark.parametrize("mistake", [short_write, failing_map])
+async def test_a_file_that_gets_no_room_leaves_nothing_behind(
+    database: Database, folder: FilePath, monkeypatch: pytest.MonkeyPatch, mistake: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    journal = in_files(database, folder)
+    with monkeypatch.context() as failing:
+        mistake(failing)
+        before = os.listdir("/proc/self/fd")
+        with pytest.raises(Unavailable, match="nothing was changed"):
+            await change(journal).begin()
+        assert os.listdir("/proc/self/fd") == before
+    assert list(folder.iterdir()) == []
+    await change(journal).begin()
+    await journal.close()
+
+
+async def test_a_bug_of_the_database_refuses_one_change_and_no_later_one(
+    database: Database, queued: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as failing:
+        for way in ("execute", "at_once"):
+            failing.setattr(database, way, raising(RuntimeError("a bug")))
+        with pytest.raises(RuntimeError, match="a bug"):
+            await change(queued).begin()
+    recording = change(queued)
+    await recording.begin()
+    await recording.settle("done")
+    await queued.close()
+    assert await outcomes(database) == [("delete", "done")]
 
 
 async def test_what_is_in_doubt_is_settled_by_the_process_itself(database: Database, folder: FilePath) -> None:

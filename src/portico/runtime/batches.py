@@ -43,7 +43,7 @@ class Batches(Generic[T]):
         if urgent:
             self._urgent.set()
         self._idle.clear()
-        if self._writer is None:
+        if self._writer is None or self._writer.done():  # a bug may have ended it
             self._writer = asyncio.create_task(self._write_for_ever())
 
     async def close(self, seconds: float) -> Sequence[T]:

@@ -5,6 +5,7 @@ change: each process has a file, and a lock on it that ends with the process. Th
 may take the last ones back.
 """
 
+import errno
 import fcntl
 import mmap
 import os
@@ -77,8 +78,15 @@ class _File:
             if os.fstat(self._descriptor).st_nlink:
                 break
             os.close(self._descriptor)  # another process took it for that of a dead one
-        os.write(self._descriptor, bytes(_SIZE))  # on a full disk, a write to the memory would end the process
-        self._content = mmap.mmap(self._descriptor, _SIZE)
+        try:
+            # All of it now: on a full disk, a later write to the memory would end the process.
+            if os.write(self._descriptor, bytes(_SIZE)) < _SIZE:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._content = mmap.mmap(self._descriptor, _SIZE)
+        except BaseException:
+            os.unlink(self.path)
+            os.close(self._descriptor)
+            raise
         self._end = 0
         self.open: set[str] = set()
         """The ids of changes whose rows are not written."""

@@ -63,15 +63,16 @@ class BegunRows:
                 await self._database.at_once(partial(insert_new, table=changes_begun, rows=rows), durable=False)
         except PorticoError as error:
             refused = unavailable(error.cause or str(error))
-        finally:
-            for change in batch:
-                written = self._waiting.pop(change.id)
-                if written.done():
-                    continue
-                if refused:
-                    written.set_exception(refused)
-                else:
-                    written.set_result(None)
+        except Exception as error:  # a bug must neither let a change begin without its row nor stop all later ones
+            refused = error
+        for change in batch:
+            written = self._waiting.pop(change.id)
+            if written.done():
+                continue
+            if refused:
+                written.set_exception(refused)
+            else:
+                written.set_result(None)
         return ()
 
     def end(self, change: Noted) -> None:

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection, delete, func, select
-from sqlalchemy.exc import SQLAlchemyError
 
 from portico.model.entries import Entry
 from portico.model.errors import PorticoError, TableMissing
@@ -353,7 +352,7 @@ class Journal:
             await self._commit(batch)
         except PorticoError as error:
             return self._kept(batch, error)
-        except SQLAlchemyError:
+        except Exception:
             return await self._write_each(batch)
         return ()
 
@@ -365,7 +364,7 @@ class Journal:
                 await self._commit([waiting])
             except PorticoError as error:
                 again += self._kept([waiting], error)
-            except SQLAlchemyError as error:
+            except Exception as error:
                 _log().error("bug", exc_info=error)
                 self._refuse(waiting, str(error))
         return again
