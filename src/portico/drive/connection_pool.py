@@ -100,10 +100,12 @@ class ConnectionPool:
         upload_logs: UploadLogs | None = None,
         trash: TrashRecords | None = None,
         trash_retention: timedelta = timedelta(0),
+        trash_hold: timedelta = timedelta(0),
     ) -> None:
         """`timeout`, `memory`: as `open_provider` takes them. `leases`: shared with other workers and nodes."""
         self._trash = trash
         self._trash_retention = trash_retention
+        self._trash_hold = trash_hold
         self._connections = connections
         self._timeout = timeout
         self._memory = memory or MemoryBudget()
@@ -170,6 +172,7 @@ class ConnectionPool:
                 point=mount.path,
                 user=user,
                 keep=self._trash_retention,
+                hold=self._trash_hold,
             )
         return Drive(
             opened.provider,

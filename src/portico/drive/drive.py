@@ -44,7 +44,7 @@ from portico.model.rights import OVERWRITE, Right, missing_word
 from portico.providers.contract.provider import Provider
 from portico.providers.contract.uploads import KeptFile, ResumableUpload, Save, WriteOptions
 from portico.runtime.tasks import for_each
-from portico.store.journal import Recording
+from portico.store.journal import Recording, Version, version_of
 from portico.store.trash import Trashed
 
 _BY_NAME = attrgetter("name")
@@ -406,8 +406,31 @@ class Drive:
         self.require(Right.UPLOAD)
         self._check_depth(path)
         change.concern(self.place(path))
+        place = self._place(path)
+        if change.has_begun:  # as a part of another change
+            await self._provider.make_folder(place)
+            return
+        missing = await self.missing_folders(path)
+        if there := await self._find(place):
+            change.before = version_of(there)
         await change.begin()
-        await self._provider.make_folder(self._place(path))
+        await self._provider.make_folder(place)
+        change.after = Version(is_folder=True, made_folders=missing)
+
+    async def missing_folders(self, path: Path) -> int:
+        """How many folders above a path do not exist, if the storage has any that exist by themselves."""
+        above = self._place(path).parent
+        missing = 0
+        while self._provider.has_folders and not above.is_root and not await self._find(above):
+            above = above.parent
+            missing += 1
+        return missing
+
+    async def _find(self, place: Path) -> Entry | None:
+        try:
+            return await self._provider.stat(place)
+        except (NotFound, NotAFolder):
+            return None
 
     def shares_service(self, other: "Drive") -> bool:
         """Whether the service itself can copy from one drive to the other."""
@@ -475,7 +498,8 @@ class Drive:
         place = self._place(path)
         change.concern(self.place(path))
         with with_advice("Repeat the request to continue.", path):
-            if permanent or not (self._keeps and await self.trash.delete(place, change, recursive=recursive)):
+            kept = self._keeps and (self.trash.holds or not permanent)
+            if not (kept and await self.trash.delete(place, change, recursive=recursive, held=permanent)):
                 await change.begin()
                 await self._provider.delete(place, recursive=recursive)
 
@@ -521,12 +545,21 @@ class Drive:
                     return await self._restore(place, free.path, change, replace=False)
 
     async def _restore(self, place: Path, target: Path, change: Recording, *, replace: bool) -> Path:
-        change.concern(self.place(target))
+        change.concern(Place(self.connection, place), self.place(target))
+        missing = await self.missing_folders(target)
         again = "To continue, restore it again with onConflict=replace."
         with with_advice(again, target, gone="If you don't need the rest, remove it from the trash."):
             async with self._replacing(target, replace, change, place, restoring=True):
                 await self._provider.restore(place, self._place(target), replace=replace)
+        await self.note_arrived(target, change, missing)
         return target
+
+    async def note_arrived(self, target: Path, change: Recording, missing: int) -> None:
+        """Note what a change has left at its target. If the storage does not say, the change is done all the same."""
+        with suppress(PorticoError):
+            if entry := await self._find(self._place(target)):
+                entry.made_folders = missing
+                change.stored(entry)
 
     @asynccontextmanager
     async def _replacing(
@@ -553,9 +586,11 @@ class Drive:
         async with to.placed(self, source, target, on_conflict, on_name) as (target, replace):
             place = self._place(source)
             change.concern(self.place(source), to.place(target))
+            missing = await to.missing_folders(target)
             with with_advice(to.resume_advice(target, replace), source):
                 async with to._replacing(target, replace, change, place) as kept:
                     await transfer(place, to._place(target), replace=replace, kept=kept)
+            await to.note_arrived(target, change, missing)
         return target
 
     @asynccontextmanager

@@ -43,6 +43,7 @@ class InstrumentedProvider(Provider):
         self.kind = inner.kind  # type: ignore[misc]
         self.max_page_size = inner.max_page_size  # type: ignore[misc]
         self.renames_at_commit = inner.renames_at_commit  # type: ignore[misc]
+        self.has_folders = inner.has_folders  # type: ignore[misc]
         self.keeps_at_commit = inner.keeps_at_commit  # type: ignore[misc]
         self.reports_replacement = inner.reports_replacement  # type: ignore[misc]
         self.max_file_size = inner.max_file_size  # type: ignore[misc]

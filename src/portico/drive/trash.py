@@ -21,7 +21,7 @@ from portico.providers.contract.uploads import KeptFile
 from portico.runtime.tasks import for_each, run_to_end
 from portico.store.journal import BegunChange, Recording, Version, version_of
 from portico.store.leases import Lease, Leases
-from portico.store.trash import DELETED, KEPT, REMOVING, REPLACED, RESTORING, Trashed, TrashRecords, next_id
+from portico.store.trash import DELETED, HELD, KEPT, REMOVING, REPLACED, RESTORING, Trashed, TrashRecords, next_id
 
 _PAGE = 1000
 _MOST_LEFT = 8
@@ -48,8 +48,10 @@ class DriveTrash:
         point: Path = TOP,
         user: str | None = None,
         keep: timedelta,
+        hold: timedelta = timedelta(0),
     ) -> None:
-        """`prefix`: the top of the connection. `root`, `point`: those of the drive. `keep`: 0 to keep nothing."""
+        """`prefix`: the top of the connection. `root`, `point`: those of the drive. `keep`: 0 to keep nothing. `hold`: how long
+        what is removed for good is held."""
         self._provider = provider
         self._records = records
         self._leases = leases
@@ -59,26 +61,34 @@ class DriveTrash:
         self._point = point
         self._user = user
         self._keep = keep
+        self._hold = hold
 
     @property
     def is_on(self) -> bool:
         return bool(self._keep)
+
+    @property
+    def holds(self) -> bool:
+        """Whether what is removed for good is held for some time."""
+        return self.is_on and bool(self._hold)
 
     def place_of(self, trash_id: str) -> Path:
         return Path((*self._prefix.segments, TRASH, trash_id))
 
     # Into the trash
 
-    async def delete(self, path: Path, change: Recording, *, recursive: bool) -> bool:
-        """Move a file, or a folder if `recursive`; False if it has to be deleted for good."""
+    async def delete(self, path: Path, change: Recording, *, recursive: bool, held: bool = False) -> bool:
+        """Move a file, or a folder if `recursive`; False if it has to be deleted for good. `held`: it is not shown."""
         entry = await self._provider.stat(path)
-        if entry.is_folder and not recursive:
-            return False  # it is deleted only if it is empty
         version = version_of(entry)
         if not change.has_begun:  # otherwise it is the end of a move
             change.before = version
+        if entry.is_folder and not recursive:
+            return False  # it is deleted only if it is empty
         await change.begin()
         record = self.new_record(path, version, DELETED, change)
+        if held:
+            record.status, record.expires_at = HELD, self._held_until()
         try:
             await self._provider.move_to_trash(path, self.place_of(record.id))
         except DoesNotFitInTrash:
@@ -218,13 +228,16 @@ class DriveTrash:
     async def restoring(self, record: Trashed) -> AsyncIterator[Path]:
         """The place of the content, which the caller moves away. Nobody else restores or removes it meanwhile."""
         async with self._alone(record):
-            if not await self._records.claim(record.id, RESTORING):
+            if not await self._records.claim(record, RESTORING):
                 raise item_gone()
             place = self.place_of(record.id)
 
             async def keep_rest() -> None:
                 try:
-                    await (self._records.release if await self.find(place) else self._records.remove)(record.id)
+                    if await self.find(place):
+                        await self._records.release(record)
+                    else:
+                        await self._records.remove(record.id)
                 except PorticoError as error:  # it can be restored or removed all the same
                     _log_unsettled(record, error)
 
@@ -236,10 +249,29 @@ class DriveTrash:
                 raise
             await run_to_end(self._records.remove(record.id))
 
+    async def remove(self, record: Trashed) -> bool:
+        """Remove it for good, or hold it for some time; whether it is held."""
+        if not self.holds:
+            await self.purge(record)
+            return False
+        async with self._alone(record):
+            if not await self._records.claim(record, HELD, expires_at=self._held_until()):
+                raise item_gone()
+        return True
+
+    async def show(self, record: Trashed) -> None:
+        """What is held is in the trash again, as if it had been deleted now."""
+        if record.status == HELD:
+            async with self._alone(record):
+                await self._records.claim(record, KEPT, expires_at=self._records.now() + self._keep // _MILLISECOND)
+
+    def _held_until(self) -> int:
+        return self._records.now() + self._hold // _MILLISECOND
+
     async def purge(self, record: Trashed) -> bool:
         """Remove it for good; False if it is gone already. If it is interrupted, the sweep goes on."""
         async with self._alone(record):
-            if not await self._records.claim(record.id, REMOVING) and record.status != REMOVING:
+            if not await self._records.claim(record, REMOVING) and record.status != REMOVING:
                 return False
             await self._provider.purge(self.place_of(record.id))
             await run_to_end(self._records.remove(record.id))
@@ -381,11 +413,8 @@ class Replacement:
         return True
 
     def _is_same(self, entry: Entry) -> bool:
-        seen = self._seen
-        assert seen
-        if self._provider.keeps_at_commit:  # a link to a file changes its etag
-            return (entry.size, entry.last_modified) == (seen.size, seen.last_modified)
-        return entry.etag == seen.etag
+        assert self._seen
+        return version_of(entry).is_same(version_of(self._seen))
 
 
 def item_gone() -> NotFound:

@@ -84,6 +84,10 @@ class Entry(msgspec.Struct, gc=False):
 
     written: str | None = None
     """When the storage last wrote it, if it knows; `last_modified` may be what a client wants it to be."""
+    content_id: str | None = None
+    """Changes with the content only, where the etag changes with a new name, too."""
+    made_folders: int = 0
+    """After a write: how many folders above it had to be made, where folders exist by themselves."""
 
     @property
     def modified(self) -> datetime | None:

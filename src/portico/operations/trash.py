@@ -162,9 +162,11 @@ class Trash:
 
     async def _remove(self, drive: Drive, record: Trashed, path: Path) -> None:
         async with Change(self._journal, self._context, "trash.remove", path) as change:
-            change.concern(Place(record.connection, Path.parse(record.path)))
+            was = Place(record.connection, Path.parse(record.path))
+            change.concern(was, Place(record.connection, drive.trash.place_of(record.id)))
             await change.begin()
-            await drive.trash.purge(record)
+            if await drive.trash.remove(record):
+                change.kept.append(record)
 
     async def _find(self, trash_id: str, *needed: Right) -> tuple[Drive, Trashed, Path]:
         """An item with the drive that it is from, and where it was."""

@@ -119,6 +119,7 @@ async def open_gateway(
             upload_logs=UploadLogs(database, Sealed(key.derive("uploads")), settings.node),
             trash=trash,
             trash_retention=settings.trash_retention,
+            trash_hold=settings.trash_hold,
         )
         stack.push_async_callback(pool.close)
 

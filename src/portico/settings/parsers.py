@@ -111,6 +111,7 @@ timeout = _duration("must be from one second to ten minutes, like 30s", longest=
 delay = _duration("must be 0, or a time of up to ten minutes like 10s", longest=_MAX_TIMEOUT, zero="0+s?")
 journal_retention = _duration("must be forever, or a time like 90d", zero="forever")
 trash_retention = _duration("must be 0, which turns the trash off, or a time like 30d", zero=_ZERO)
+trash_hold = _duration("must be 0, which holds nothing, or a time like 7d", zero=_ZERO)
 max_lifetime = _duration("must be 0, which means no limit, or a time like 30d", zero=_ZERO)
 
 

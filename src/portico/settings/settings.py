@@ -280,6 +280,13 @@ class Settings:
         "How long deleted and replaced files are kept in the trash, like 30d. Until then, they "
         "take up space in the storage. 0: no trash.",
     )
+    trash_hold: timedelta = _setting(
+        "trash.hold",
+        parsers.trash_hold,
+        timedelta(days=7),
+        "How long what users remove for good is held where only an administrator can bring it back, "
+        "like 7d: from the trash, or with permanent=true. 0: it is removed at once. Without a trash, nothing is held.",
+    )
     thumbnails_cache_size: int = _setting(
         "thumbnails.cache-size",
         parsers.size,

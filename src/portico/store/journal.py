@@ -24,7 +24,7 @@ from portico.runtime.batches import Batches
 from portico.store.begun_changes import BegunChanges, BegunFiles, Noted
 from portico.store.database import SWEEP_WAIT, Database, insert_new
 from portico.store.tables import connections, journal, trash
-from portico.store.trash import REPLACED, Trashed, new_id, next_id
+from portico.store.trash import KEPT, REPLACED, Trashed, new_id, next_id
 
 MAX_QUEUED: Final = 10_000
 """Rows that wait for the database; further ones are lost, or their changes refused."""
@@ -52,13 +52,26 @@ class Version(msgspec.Struct, frozen=True, omit_defaults=True):
     size: int = 0
     is_folder: bool = False
     etag: str | None = None
+    """What tells its content, wherever it is moved."""
     modified: str = ""
+    made_folders: int = 0
+    """How many folders above it the change had to make."""
+
+    def is_same(self, other: "Version | None") -> bool:
+        return other is not None and (self.is_folder, self.size, self.etag) == (other.is_folder, other.size, other.etag)
 
 
 def version_of(entry: Entry) -> Version:
     if entry.is_folder:
-        return Version(is_folder=True)
-    return Version(entry.size or 0, etag=entry.etag, modified=str(entry.written or entry.last_modified))
+        return Version(is_folder=True, made_folders=entry.made_folders)
+    modified = "" if entry.content_id else str(entry.written or entry.last_modified)
+    etag = entry.content_id or entry.etag
+    return Version(entry.size or 0, etag=etag, modified=modified, made_folders=entry.made_folders)
+
+
+def place_of(connection: str, text: str) -> Place:
+    """A place as the journal has it, which may be in the trash."""
+    return Place(connection, Path(tuple(text.split("/")[1:]) if text != "/" else ()))
 
 
 class BegunChange:
@@ -68,8 +81,8 @@ class BegunChange:
         self.noted = noted
         self.id = noted.id
         self.at = noted.at
-        self.place = Place(noted.connection, Path.parse(noted.place))
-        self.target = None if noted.target is None else Place(noted.to_connection or "", Path.parse(noted.target))
+        self.place = place_of(noted.connection, noted.place)
+        self.target = None if noted.target is None else place_of(noted.to_connection or "", noted.target)
         self.before = None if noted.before is None else msgspec.json.decode(noted.before, type=Version)
         self.line = _LINES.decode(noted.line)
 
@@ -106,7 +119,8 @@ class Recording:
     @property
     def trash_ids(self) -> tuple[str, ...]:
         """Of what it has put into the trash; of its parts, as many as anybody asks for. What was moved elsewhere is not missed."""
-        kept = (record.id for record in self.kept if self.target is None or record.reason == REPLACED)
+        shown = (record for record in self.kept if record.status == KEPT)
+        kept = (record.id for record in shown if self.target is None or record.reason == REPLACED)
         return (*kept, *self._ids_of_parts)
 
     def concern(self, place: Place, target: Place | None = None) -> None:

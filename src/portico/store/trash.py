@@ -18,13 +18,16 @@ REPLACED: Final = "replaced"
 
 KEPT: Final = "kept"
 RESTORING: Final = "restoring"
+HELD: Final = "held"
+"""It was removed for good, and can be brought back by a rewind only."""
 REMOVING: Final = "removing"
-"""It is not shown any more."""
+_HIDDEN: Final = (HELD, REMOVING)
 
 _CURSOR: Final = re.compile("[0-9]{1,15}-[0-9a-f]{24}")
 _ID: Final = re.compile("[0-9a-f]{24}")
 _TIME_DIGITS: Final = 12
 _DAY: Final = 24 * 3600 * 1000
+_IDS_AT_ONCE: Final = 500
 
 
 class Trashed(msgspec.Struct):
@@ -52,15 +55,25 @@ class TrashRecords:
         """A row of what was below one of the origins."""
         if not _ID.fullmatch(trash_id):
             return None
-        query = select(trash).where(trash.c.id == trash_id, trash.c.status != REMOVING, _below(origins))
+        query = select(trash).where(trash.c.id == trash_id, trash.c.status.not_in(_HIDDEN), _below(origins))
         row = await self._database.first(query)
         return record_of(Trashed, row) if row else None
+
+    async def find_all(self, ids: Collection[str]) -> dict[str, Trashed]:
+        """Also what is held."""
+        found = {}
+        wanted = sorted(ids)
+        for start in range(0, len(wanted), _IDS_AT_ONCE):
+            some = wanted[start : start + _IDS_AT_ONCE]
+            query = select(trash).where(trash.c.id.in_(some), trash.c.status != REMOVING)
+            found.update({row.id: record_of(Trashed, row) for row in await self._database.fetch(query)})
+        return found
 
     async def page(
         self, origins: Collection[Place], size: int, cursor: str | None = None
     ) -> tuple[list[Trashed], str | None]:
         """What was below one of the origins, the newest first, and the cursor of the next page."""
-        query = select(trash).where(_below(origins), trash.c.status != REMOVING)
+        query = select(trash).where(_below(origins), trash.c.status.not_in(_HIDDEN))
         if cursor is not None:
             if not _CURSOR.fullmatch(cursor):
                 raise InvalidCursor("The cursor doesn't belong to the trash. Start again without a cursor.")
@@ -74,22 +87,25 @@ class TrashRecords:
         last_one = rows[size - 1]
         return rows[:size], f"{last_one.deleted_at}-{last_one.id}"
 
-    async def claim(self, trash_id: str, status: str) -> bool:
-        """Mark a row as being restored or removed; False if it is being removed, or gone.
+    async def claim(self, record: Trashed, status: str, *, expires_at: int | None = None) -> bool:
+        """Mark a row as being restored, removed or held; False if it is being removed, gone, or held since it was read.
 
         What is being restored does not expire meanwhile.
         """
-        statement = update(trash).where(trash.c.id == trash_id, trash.c.status != REMOVING)
+        statement = update(trash).where(trash.c.id == record.id, trash.c.status.in_((record.status, RESTORING)))
         values: dict[str, Any] = {"status": status}
-        if status == RESTORING:
+        if expires_at is not None:
+            values["expires_at"] = expires_at
+        elif status == RESTORING:
             soon = self.now() + _DAY
             values["expires_at"] = case((trash.c.expires_at < soon, soon), else_=trash.c.expires_at)
         return bool(await self._database.execute(statement.values(values)))
 
-    async def release(self, trash_id: str) -> None:
+    async def release(self, record: Trashed) -> None:
         """It was not restored, or not all of it."""
-        statement = update(trash).where(trash.c.id == trash_id, trash.c.status == RESTORING)
-        await self._database.execute(statement.values(status=KEPT))
+        statement = update(trash).where(trash.c.id == record.id, trash.c.status == RESTORING)
+        status = HELD if record.status == HELD else KEPT
+        await self._database.execute(statement.values(status=status))
 
     async def remove(self, trash_id: str) -> None:
         await self._database.execute(delete(trash).where(trash.c.id == trash_id))

@@ -129,7 +129,7 @@ class RequestContext(msgspec.Struct):
             link=self.link or msgspec.UNSET,
             guest=self.guest or msgspec.UNSET,
             session=self.session or msgspec.UNSET,
-            client=self.address,
+            client=self.address or msgspec.UNSET,
             action=action,
             outcome=outcome,
         )

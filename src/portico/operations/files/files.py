@@ -354,7 +354,7 @@ class Files:
             work = drive.delete(path, change=change, recursive=recursive, permanent=permanent)
             await self._tree.cancellable(work, Standing(self._actor, path, Right.DELETE), by_client=recursive)
             if entry:
-                trash_id = change.trash_ids[-1] if change.kept else None
+                trash_id = change.trash_ids[-1] if change.trash_ids else None
                 await self._links_deleted(path, is_folder=entry.is_folder, trash_id=trash_id)
         return change.result()
 

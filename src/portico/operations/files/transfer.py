@@ -70,12 +70,14 @@ class Transfer:
         on_conflict = OnConflict.FAIL if resumes and self._on_conflict is OnConflict.RENAME else self._on_conflict
         async with to.placed(drive, self.source, self.target, on_conflict, on_name) as (target, replace):
             change.concern(drive.place(self.source), to.place(target))
+            missing = await to.missing_folders(target)
             await change.begin()
             with with_advice(to.resume_advice(target, replace), self.source):
                 stream = _Stream(drive, self.source, to, target, change, replace=replace, resumes=resumes)
                 await stream.copy()
                 if self._removes:
                     await stream.remove_source()
+                await to.note_arrived(target, change, missing)
         return target
 
 

@@ -28,6 +28,7 @@ log = structlog.get_logger()
 
 class AzureFilesProvider(Provider):
     kind = "azure-files"
+    has_folders = True
     max_page_size = MAX_PAGE_SIZE
     max_file_size = 4 * 2**40
 

@@ -105,19 +105,20 @@ async def _check_spelling(share: Share, target: Path) -> None:
         )
 
 
-async def make_folders(share: Share, path: Path) -> None:
-    """Make the folder and those above it; one that exists is fine."""
+async def make_folders(share: Share, path: Path) -> int:
+    """Make the folder and those above it; one that exists is fine. Returns how many were made if it was missing."""
     if path.is_root:
-        return
+        return 0
     try:
         await _make_folder(share, path)
-        return
+        return 1
     except ServiceError as error:
         if not lacks_parent(error):
             raise
     existing = await existing_depth(path.parent, share.folder)
     for depth in range(existing, len(path.segments)):
         await _make_folder(share, Path(path.segments[: depth + 1]))
+    return len(path.segments) - existing
 
 
 async def _make_folder(share: Share, path: Path) -> None:
@@ -153,8 +154,10 @@ async def relocate(
             await _check_free(share, target, is_folder=is_folder, replace=replace)
         if not (isinstance(error, ServiceError) and lacks_parent(error) and retry):
             raise
-        await make_folders(share, target.parent)
-        return await relocate(share, found, source, target, replace=replace, modified=modified, retry=False)
+        made = await make_folders(share, target.parent)
+        entry = await relocate(share, found, source, target, replace=replace, modified=modified, retry=False)
+        entry.made_folders = made
+        return entry
     if is_folder:
         return found.entry
     entry = file_entry(target.name, headers, found.entry.size)

@@ -84,6 +84,9 @@ class Provider(ABC):
     keeps_at_commit: ClassVar[bool] = False
     """Whether `write` keeps the file that it replaces, as `KeptFile` says. Otherwise, `KeptFile.prepare` calls `copy_to_trash`."""
 
+    has_folders: ClassVar[bool] = False
+    """Whether folders exist by themselves. Otherwise, most of them exist only while they hold something."""
+
     identity: str
     """Identifies the bucket, container, share or folder: equal on two nodes if and only if they see the same tree."""
 

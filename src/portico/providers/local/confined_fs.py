@@ -111,18 +111,18 @@ def opened_folder(top: Volume, path: Path, *, make: bool = False) -> Iterator[in
 
 
 @contextmanager
-def opened_deepest(top: Volume, path: Path) -> Iterator[tuple[int, bool]]:
-    """The deepest existing folder of `path`, and whether that is `path` itself."""
+def opened_deepest(top: Volume, path: Path) -> Iterator[tuple[int, int]]:
+    """The deepest existing folder of `path`, and how many segments of `path` lead to it."""
     descriptor = top.open()
     try:
-        complete = True
+        depth = 0
         for segment in path.segments:
             try:
                 descriptor = open_child(descriptor, segment)
             except FileNotFoundError:
-                complete = False
                 break
-        yield descriptor, complete
+            depth += 1
+        yield descriptor, depth
     finally:
         os.close(descriptor)
 
@@ -192,6 +192,7 @@ def entry_of(name: str, info: os.stat_result, *, with_etag: bool = False) -> Ent
         content_type=guess_content_type(name),
         etag=etag_of(info) if with_etag else None,
         written=timestamps.from_epoch(info.st_ctime_ns // 1_000_000) if with_etag else None,
+        content_id=f"{info.st_ino:x}-{info.st_mtime_ns:x}-{info.st_size:x}" if with_etag else None,
     )
 
 

@@ -43,6 +43,7 @@ T = TypeVar("T")
 
 class LocalProvider(Provider):
     kind = "local"
+    has_folders = True
     renames_at_commit = True
     reports_replacement = True
     keeps_at_commit = True

@@ -228,6 +228,7 @@ class StagedFile:
         self._if_match = if_match
         self._modified = modified
         self._replaced = False
+        self._made_folders = 0
         self._written = 0
         self._name = ""
         self._staging = -1
@@ -277,7 +278,7 @@ class StagedFile:
         else:
             raise service_unavailable(f"{self._target.parent} was removed again and again", 1) from gone
         entry = entry_of(self._target.name, os.fstat(file), with_etag=True)
-        entry.replaced = self._replaced
+        entry.replaced, entry.made_folders = self._replaced, self._made_folders
         with suppress(OSError):  # the file is synced and in place
             self.close()
         return entry
@@ -325,8 +326,9 @@ class StagedFile:
         try:
             folder = open_folder(self._top, self._target.parent)
         except FileNotFoundError:
-            self.check_target()  # a name that the disk cannot hold fails before folders are created
+            depth = self.check_target()  # a name that the disk cannot hold fails before folders are created
             folder = open_folder(self._top, self._target.parent, make=True)
+            self._made_folders = len(self._target.parent.segments) - depth
         try:
             yield folder
         finally:
@@ -359,12 +361,10 @@ class StagedFile:
         finally:
             os.close(staging)
 
-    def check_target(self) -> None:
-        """Fail before a large body is received if the commit would fail."""
-        with (
-            opened_folder(self._top, Path()) as top,
-            opened_deepest(self._top, self._target.parent) as (folder, complete),
-        ):
+    def check_target(self) -> int:
+        """Fail before a large body is received if the commit would fail. Returns how many of the folders exist."""
+        with opened_folder(self._top, Path()) as top, opened_deepest(self._top, self._target.parent) as (folder, depth):
+            complete = depth == len(self._target.parent.segments)
             check_same_disk(folder, top, self._top, self._target.parent)
             if complete and self._alternatives is None:
                 self._check_replaceable(folder)
@@ -373,3 +373,4 @@ class StagedFile:
             else:
                 for name in self._target.segments:
                     lstat(folder, name)  # a name that the disk cannot hold fails before folders are created
+            return depth

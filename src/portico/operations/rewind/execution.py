@@ -1,0 +1,165 @@
+"""`Execution`: carries out the steps of a rewind. Each is a change of its own in the journal, so that a rewind can be undone.
+
+A step may be repeated: a process may have died after it. What was done already is left as it is.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from portico.accounts.share_links import ShareLinks
+from portico.drive.connection_pool import ConnectionPool
+from portico.drive.drive import Drive, OnConflict
+from portico.model.entries import Entry
+from portico.model.errors import FolderNotEmpty, NotFound, PorticoError
+from portico.model.paths import Path, Place
+from portico.operations.actors.auditing import Change
+from portico.operations.actors.request_context import RequestContext
+from portico.operations.files.transfer import Transfer
+from portico.operations.rewind.locations import Location
+from portico.operations.rewind.steps import Step
+from portico.operations.sharing.links import links_follow
+from portico.runtime.tasks import for_each
+from portico.store.journal import Journal, Version, version_of
+from portico.store.trash import Trashed, TrashRecords
+
+_AT_ONCE = 8
+
+CHANGED = "changed"
+"""Something else is there by now, which the journal does not know of."""
+FAILED = "failed"
+
+
+class NotAsLeft(Exception):
+    """What is there is not what the actor left."""
+
+
+class Execution:
+    def __init__(
+        self, journal: Journal, pool: ConnectionPool, trash: TrashRecords, links: ShareLinks, context: RequestContext
+    ) -> None:
+        self._journal = journal
+        self._pool = pool
+        self._trash = trash
+        self._links = links
+        self._context = context
+
+    async def carry_out(self, steps: Sequence[Step]) -> list[tuple[Step, str, str]]:
+        """Steps that follow each other in a plan; those that were not carried out, with a word and a sentence that say why."""
+        failed: list[tuple[Step, str, str]] = []
+
+        async def attempt(step: Step) -> None:
+            try:
+                await self._step(step)
+            except NotAsLeft:
+                failed.append((step, CHANGED, ""))
+            except PorticoError as error:
+                failed.append((step, FAILED, error.detail))
+
+        for some in _independent(steps):
+            await for_each(attempt, some, _AT_ONCE)
+        return failed
+
+    async def _step(self, step: Step) -> None:
+        if step.action == "show":
+            await self._show(step.location[2])
+            return
+        drive = await self._pool.of_connection(step.location[0])
+        path = _path(drive, step.location)
+        there = await drive.find(path)
+        match step.action:
+            case "remove" if there:
+                _check(there, step.left)
+                await self._delete(drive, path, recursive=True)
+            case "tidy" if there and there.is_folder:
+                with suppress(FolderNotEmpty):
+                    await self._delete(drive, Path(path.segments, as_folder=True))
+            case "make":
+                async with self._change("mkdir", path) as change:
+                    await drive.make_folder(path, change=change)
+            case "restore":
+                await self._restore(drive, path, step, there)
+            case "move":
+                await self._move(drive, path, step, there)
+
+    async def _show(self, trash_id: str) -> None:
+        if record := await self._kept(trash_id):
+            await (await self._pool.of_connection(record.connection)).trash.show(record)
+
+    async def _kept(self, trash_id: str) -> Trashed | None:
+        return (await self._trash.find_all([trash_id])).get(trash_id)
+
+    async def _delete(self, drive: Drive, path: Path, *, recursive: bool = False) -> None:
+        if not drive.trash.is_on and recursive:
+            raise NotAsLeft
+        async with self._change("delete", path) as change:
+            await drive.delete(path, change=change, recursive=recursive)
+        if change.trash_ids:
+            place = Place(drive.connection, path)
+            await links_follow(self._links.deleted(place, is_folder=recursive, trash_id=change.trash_ids[-1]))
+
+    async def _restore(self, drive: Drive, path: Path, step: Step, there: Entry | None) -> None:
+        assert step.source
+        record = await self._kept(step.source[2])
+        if record is None:
+            return  # an earlier attempt has restored it
+        on_conflict = OnConflict.FAIL
+        if there and not there.is_folder:
+            _check(there, step.left)
+            on_conflict = OnConflict.REPLACE
+        elif there:
+            await self._make_way(drive, path)
+        async with self._change("restore", path) as change:
+            with suppress(NotFound):  # as above
+                await drive.restore(record, on_conflict, change=change)
+        await links_follow(self._links.restored(record.id, path, path))
+
+    async def _move(self, drive: Drive, path: Path, step: Step, there: Entry | None) -> None:
+        assert step.source
+        origin = await self._pool.of_connection(step.source[0])
+        source = _path(origin, step.source)
+        found = await origin.find(source)
+        if found is None:
+            return  # an earlier attempt has moved it
+        if step.left:
+            _check(found, step.left)
+        if there:
+            await self._make_way(drive, path)
+        async with self._change("move", source, path) as change:
+            transfer = Transfer(origin, source, drive, path, OnConflict.FAIL, removes=True)
+            await transfer.run(None, change)
+        old, new = Place(step.source[0], source), Place(step.location[0], path)
+        await links_follow(self._links.moved(old, new, is_folder=found.is_folder))
+
+    async def _make_way(self, drive: Drive, path: Path) -> None:
+        """Only for an empty folder."""
+        try:
+            await self._delete(drive, Path(path.segments, as_folder=True))
+        except (FolderNotEmpty, NotFound) as error:
+            raise NotAsLeft from error
+
+    @asynccontextmanager
+    async def _change(self, action: str, path: Path, target: Path | None = None) -> AsyncIterator[Change]:
+        async with Change(self._journal, self._context, action, path, target) as change:
+            yield change
+
+
+def _path(drive: Drive, location: Location) -> Path:
+    return Path(location[1 + len(drive.root.segments) :])
+
+
+def _check(there: Entry, left: Version | None) -> None:
+    if left is None or not version_of(there).is_same(left):
+        raise NotAsLeft
+
+
+def _independent(steps: Sequence[Step]) -> list[list[Step]]:
+    """Runs of steps that may be carried out at the same time."""
+    found: list[list[Step]] = []
+    for step in steps:
+        last = found[-1][-1] if found else None
+        same = last and (last.action, len(last.location)) == (step.action, len(step.location))
+        if same and step.action in ("remove", "restore"):
+            found[-1].append(step)
+        else:
+            found.append([step])
+    return found

@@ -1,0 +1,242 @@
+"""What has to be done to undo the changes of one actor: a plan, from the rows of the journal alone.
+
+It goes back in time, from the newest row to the oldest. A change is left alone if somebody else has touched its place, or one
+above or below it, since. The plan works on places: of ten writes to one file, the version before the first is brought back, once.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import msgspec
+
+from portico.model.errors import NotFound
+from portico.observability.audit import DONE, INTERRUPTED, UNKNOWN
+from portico.operations.rewind.locations import EMPTY, Location, Locations, Touched
+from portico.operations.rewind.steps import Step, in_order
+from portico.providers.contract.provider import TRASH
+from portico.store.journal import Version
+from portico.store.trash import next_id
+
+UPLOAD: Final = "upload"
+MKDIR: Final = "mkdir"
+DELETE: Final = "delete"
+COPY: Final = "copy"
+MOVE: Final = "move"
+RESTORE: Final = "restore"
+TRASH_REMOVE: Final = "trash.remove"
+ACTIONS: Final = (UPLOAD, MKDIR, DELETE, COPY, MOVE, RESTORE, TRASH_REMOVE)
+
+_UNCERTAIN: Final = ("internal", "provider-", "unavailable", INTERRUPTED)
+"""How the outcomes begin after which something may have been done."""
+
+CONFLICT: Final = "conflict"
+NOT_KEPT: Final = "not-kept"
+NOT_KNOWN: Final = "not-known"
+MERGED: Final = "merged"
+OUTSIDE: Final = "outside"
+
+
+class Change(msgspec.Struct):
+    """A row of the journal."""
+
+    at: int
+    actor: str
+    """Names who did it."""
+    is_mine: bool
+    """Whether it is to be undone."""
+    action: str
+    outcome: str
+    place: Location
+    target: Location | None = None
+    before: Version | None = None
+    after: Version | None = None
+    kept: str | None = None
+    """The id of the first item that it put into the trash."""
+
+    @property
+    def at_last(self) -> Location:
+        """Where something is now that was not there before, or the other way round."""
+        return self.place if self.target is None or self.action == TRASH_REMOVE else self.target
+
+    @property
+    def replaced(self) -> bool:
+        return self.before is not None and self.action in (UPLOAD, COPY, MOVE, RESTORE)
+
+    @property
+    def former(self) -> Location | None:
+        """Where the trash keeps what it has replaced."""
+        return _in_trash(self.at_last, self.kept) if self.replaced and self.kept else None
+
+    @property
+    def deleted(self) -> Location | None:
+        """Where the trash keeps what it has deleted, also after a move to another service."""
+        if not self.kept or self.action not in (DELETE, MOVE):
+            return None
+        if self.action == DELETE:
+            return _in_trash(self.place, self.kept)
+        if self.place[0] == self.at_last[0]:
+            return None
+        return _in_trash(self.place, next_id(self.kept) if self.replaced else self.kept)
+
+    @property
+    def touched(self) -> list[Location]:
+        """All that it has changed, the items of the trash included."""
+        other = self.target if self.action == TRASH_REMOVE else self.place if self.action in (MOVE, RESTORE) else None
+        return [each for each in (self.at_last, other, self.former, self.deleted) if each]
+
+
+class LeftAlone(msgspec.Struct, omit_defaults=True):
+    """Something that is not undone."""
+
+    why: str
+    location: Location
+    action: str = ""
+    at: int = 0
+    by: str = ""
+    """Who touched it since."""
+
+
+class Plan(msgspec.Struct):
+    steps: list[Step]
+    left_alone: list[LeftAlone]
+    undone: int = 0
+    """How many changes the steps undo."""
+
+
+def plan(changes: Iterable[Change], kept: Collection[str], within: Location = ()) -> Plan:
+    """`changes`: from the newest to the oldest. `kept`: the ids of what the trash has, or holds. `within`: only what is there."""
+    planner = _Planner(within)
+    for change in changes:
+        planner.go_back(change)
+    return planner.plan(kept)
+
+
+class _Planner:
+    def __init__(self, within: Location) -> None:
+        self._within = within
+        self._was = Locations()
+        self._touched = Touched()
+        self._left: dict[Location, Version | None] = {}
+        """What the actor left, by where it is now."""
+        self._discarded: list[Location] = []
+        self._made: list[Location] = []
+        """Folders that the actor made."""
+        self._hidden: list[str] = []
+        """What the actor removed from the trash, by its id."""
+        self._left_alone: list[LeftAlone] = []
+        self._undone = 0
+
+    def go_back(self, change: Change) -> None:
+        effect = _effect(change)
+        if not effect:
+            return
+        if not change.is_mine:
+            self._touch(change, change.actor)
+        elif by := next(filter(None, map(self._touched.by, change.touched)), None):
+            self._leave(change, CONFLICT, by)
+        elif not all(map(self._is_within, change.touched)):
+            self._leave(change, OUTSIDE)
+        elif effect == UNKNOWN:
+            self._leave(change, NOT_KNOWN)
+        elif why := self._undo(change):
+            self._leave(change, why)
+        else:
+            self._undone += 1
+
+    def _is_within(self, location: Location) -> bool:
+        return location[: len(self._within)] == self._within or is_in_trash(location)
+
+    def _touch(self, change: Change, by: str) -> None:
+        for location in change.touched:
+            self._touched.add(location, by)
+
+    def _leave(self, change: Change, why: str, by: str = "") -> None:
+        """What the actor did there before is left alone, too."""
+        self._left_alone.append(LeftAlone(why, change.at_last, change.action, change.at, by))
+        self._touch(change, by or change.actor)
+
+    def _undo(self, change: Change) -> str | None:
+        """Or why it cannot be undone."""
+        at = change.at_last
+        match change.action:
+            case "mkdir":
+                self._unmake(at)
+            case "delete" if change.deleted:
+                self._was.set(at, change.deleted)
+            case "delete" if change.before and change.before.is_folder:
+                self._was.set(at, EMPTY)
+            case "trash.remove" if change.kept:
+                self._hidden.append(change.kept)
+            case "delete" | "trash.remove":
+                return NOT_KEPT
+            case _ if change.before and change.before.is_folder:
+                return MERGED
+            case _ if change.replaced and not change.former:
+                return NOT_KEPT
+            case "move" | "restore" if not change.deleted:
+                self._leaves(at, change.after)
+                self._was.set(change.place, at)
+                self._was.set(at, change.former)
+            case _:
+                if here := self._leaves(at, change.after):
+                    self._discarded.append(here)
+                self._was.set(at, change.former)
+                if change.deleted:
+                    self._was.set(change.place, change.deleted)
+        for depth in range(1, 1 + (change.after.made_folders if change.after else 0)):
+            if not self._touched.by(at[:-depth]):  # otherwise others use it
+                self._unmake(at[:-depth])
+        return None
+
+    def _leaves(self, location: Location, after: Version | None) -> Location | None:
+        """Where it is now, if it is anywhere."""
+        here = self._was.now_at(location)
+        if here:
+            self._left.setdefault(here, after)
+        return here
+
+    def _unmake(self, folder: Location) -> None:
+        if here := self._was.now_at(folder):
+            self._made.append(here)
+        self._was.set(folder, None)
+
+    def plan(self, kept: Collection[str]) -> Plan:
+        moved = []
+        for location, source in self._was.moved():
+            if is_in_trash(location):
+                continue
+            if is_in_trash(source) and source[2] not in kept:
+                self._left_alone.append(LeftAlone(NOT_KEPT, location))
+                self._discarded = [each for each in self._discarded if each != location]
+            else:
+                moved.append((location, source))
+        steps = in_order(moved, self._discarded, self._made, self._left)
+        restored = {source[2] for _, source in moved if is_in_trash(source)}
+        for trash_id in self._hidden:
+            if trash_id in kept and trash_id not in restored:
+                steps.append(Step("show", ("", TRASH, trash_id)))
+        return Plan(steps, self._left_alone[::-1], self._undone)
+
+
+def _in_trash(location: Location, trash_id: str) -> Location:
+    return (location[0], TRASH, trash_id)
+
+
+def is_in_trash(location: Location) -> bool:
+    return location[1:2] == (TRASH,)
+
+
+def _effect(change: Change) -> str:
+    """`done`, `unknown`, or nothing."""
+    if change.action not in ACTIONS or (change.action == MKDIR and change.before):
+        return ""
+    if change.outcome in (DONE, UNKNOWN):
+        return change.outcome
+    merged = change.replaced and change.before and change.before.is_folder
+    if change.kept or (merged and change.outcome != NotFound.code):
+        return UNKNOWN  # what it did before it failed
+    if not change.outcome.startswith(_UNCERTAIN):
+        return ""
+    if change.outcome == INTERRUPTED and change.action in (UPLOAD, MKDIR, TRASH_REMOVE):
+        return ""
+    return UNKNOWN

@@ -1,0 +1,202 @@
+"""`Rewinds`: undo what one actor did, and leave everybody else's work alone.
+
+The plan comes from the journal alone. It is carried out by one process at a time; if that dies, any other one goes on.
+"""
+
+from collections.abc import Callable
+from secrets import token_hex
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from portico.accounts.share_links import ShareLinks
+from portico.drive.connection_pool import ConnectionPool
+from portico.model.errors import InvalidRequest, NotFound, PorticoError
+from portico.operations.actors.request_context import RequestContext
+from portico.operations.rewind.execution import Execution
+from portico.operations.rewind.locations import Location, Touched
+from portico.operations.rewind.plan import ACTIONS, Change, LeftAlone, Plan, plan
+from portico.operations.rewind.steps import Step
+from portico.providers.contract.provider import TRASH
+from portico.store.database import AnyRow, Database
+from portico.store.history import ActorFilter, changes_after, changes_by
+from portico.store.journal import Journal, Version
+from portico.store.leases import Leases
+from portico.store.rewinds import CANCELLED, DONE, RUNNING, RewindRecord, RewindRecords
+from portico.store.trash import TrashRecords, next_id
+
+_CHUNK: Final = 200
+"""Steps after which it is saved how far a rewind has come."""
+
+log = structlog.get_logger()
+
+
+class RewindRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    actor: ActorFilter
+    since: int
+    until: int | None = None
+    """Milliseconds; not included."""
+    within: Location = ()
+    """A place; only what is there is undone."""
+    by: str = ""
+    """Who wants it."""
+
+
+class Rewind(msgspec.Struct, frozen=True):
+    id: str
+    state: str
+    steps: int
+    done: int
+    left_alone: list[LeftAlone]
+
+
+class _Line(msgspec.Struct):
+    """Of an audit line, what names its actor."""
+
+    user: str = ""
+    key_name: str = ""
+    guest: str | None = None
+    link: str | None = None
+
+
+_LINES: Final = msgspec.json.Decoder(_Line)
+_VERSIONS: Final = msgspec.json.Decoder(Version)
+
+
+class Rewinds:
+    def __init__(
+        self,
+        database: Database,
+        journal: Journal,
+        pool: ConnectionPool,
+        trash: TrashRecords,
+        links: ShareLinks,
+        leases: Leases,
+    ) -> None:
+        self._database = database
+        self._records = RewindRecords(database)
+        self._journal = journal
+        self._pool = pool
+        self._trash = trash
+        self._links = links
+        self._leases = leases
+
+    async def plan(self, request: RewindRequest) -> Plan:
+        mine = await changes_by(self._database, request.actor, ACTIONS, request.since, request.until)
+        if not mine:
+            return Plan([], [])
+        changes = {row.number: _change(row, is_mine=True) for row in mine}
+        places = Touched()
+        for change in changes.values():
+            for location in change.touched:
+                places.add(location, change.actor)
+        others = changes_after(self._database, mine[-1].number, request.actor, ACTIONS, request.since, request.until)
+        async for page in others:
+            for row in page:
+                change = _change(row, is_mine=False)
+                if any(map(places.by, change.touched)):
+                    changes[row.number] = change
+        ids = {row.kept for row in mine if row.kept}
+        kept = await self._trash.find_all(ids | {next_id(each) for each in ids})
+        return plan((changes[number] for number in sorted(changes, reverse=True)), kept, request.within)
+
+    async def begin(self, request: RewindRequest, found: Plan) -> str:
+        """Its id. It runs when `run` is called, in this process or any other."""
+        record = RewindRecord(
+            id=token_hex(16),
+            request=msgspec.json.encode(request).decode(),
+            state=RUNNING,
+            plan=msgspec.json.encode(found.steps).decode(),
+            done=0,
+            report=msgspec.json.encode(found.left_alone).decode(),
+            cancel_wanted=False,
+            started_at=self._database.now(),
+        )
+        await self._records.add(record)
+        return record.id
+
+    async def run(self, rewind_id: str, progress: Callable[[int, int], None] = lambda _, __: None) -> bool:
+        """Carry it out to its end; False if another process does that. `progress`: called with the steps that are done, and all."""
+        async with self._leases.held(f"rewind:{rewind_id}") as lease:
+            if lease is None:
+                return False
+            record = await self._record(rewind_id)
+            if record.state == RUNNING:
+                await self._run(record, progress)
+            return True
+
+    async def _run(self, record: RewindRecord, progress: Callable[[int, int], None]) -> None:
+        request = msgspec.json.decode(record.request, type=RewindRequest)
+        steps = msgspec.json.decode(record.plan, type=list[Step])
+        left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
+        # As a session, so that all that it does can be found, and undone, by its id.
+        context = RequestContext(record.id, "", user=request.by, session=record.id)
+        execution = Execution(self._journal, self._pool, self._trash, self._links, context)
+        for start in range(record.done, len(steps), _CHUNK):
+            some = steps[start : start + _CHUNK]
+            for step, why, detail in await execution.carry_out(some):
+                left_alone.append(LeftAlone(why, step.location, step.action, by=detail))
+            done = start + len(some)
+            report = msgspec.json.encode(left_alone).decode()
+            if not await self._records.save(record.id, done, report) and done < len(steps):
+                await self._records.end(record.id, CANCELLED)
+                return
+            progress(done, len(steps))
+        await self._records.end(record.id, DONE)
+
+    async def run_left(self) -> None:
+        """Go on with those whose process has died."""
+        for rewind_id in await self._records.running():
+            try:
+                await self.run(rewind_id)
+            except PorticoError as error:
+                log.warning("rewind-interrupted", rewind=rewind_id, code=error.code, cause=error.cause)
+
+    async def get(self, rewind_id: str) -> Rewind:
+        record = await self._record(rewind_id)
+        steps = msgspec.json.decode(record.plan, type=list[Any])
+        left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
+        return Rewind(record.id, record.state, len(steps), record.done, left_alone)
+
+    async def cancel(self, rewind_id: str) -> None:
+        """What is done stays done."""
+        await self._record(rewind_id)
+        if not await self._records.want_cancel(rewind_id):
+            raise InvalidRequest("This rewind has ended. To undo it, rewind it by its id.")
+
+    async def _record(self, rewind_id: str) -> RewindRecord:
+        record = await self._records.get(rewind_id)
+        if record is None:
+            raise NotFound("There is no rewind with this id.")
+        return record
+
+
+def _change(row: AnyRow, *, is_mine: bool) -> Change:
+    return Change(
+        at=row.at,
+        actor=_name(row),
+        is_mine=is_mine,
+        action=row.action,
+        outcome=row.outcome,
+        place=location_of(row.connection, row.place),
+        target=None if row.target is None else location_of(row.to_connection, row.target),
+        before=None if row.before is None else _VERSIONS.decode(row.before),
+        after=None if row.after is None else _VERSIONS.decode(row.after),
+        kept=row.kept,
+    )
+
+
+def location_of(connection: str, path: str) -> Location:
+    """A place of the journal. The trash is where the connection begins; what is in it, is found by its id alone."""
+    segments = [segment for segment in path.split("/") if segment]
+    if TRASH in segments:
+        segments = segments[segments.index(TRASH) :]
+    return (connection, *segments)
+
+
+def _name(row: AnyRow) -> str:
+    line = _LINES.decode(row.line)
+    if line.link:
+        return f"{line.guest or 'a guest'} (link {line.link} of {line.user})"
+    return f"{line.user} (key {line.key_name})" if line.key_name else line.user or "unknown"

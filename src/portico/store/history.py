@@ -1,0 +1,70 @@
+"""What the journal says about changes of files: those of one actor, and those of all others."""
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import ColumnElement, and_, func, not_, select
+
+from portico.store.database import AnyRow, Database
+from portico.store.tables import journal
+
+_PAGE: Final = 5000
+_COLUMNS: Final = [
+    journal.c[name]
+    for name in (
+        *("number", "at", "user", "key", "link", "session", "action", "outcome"),
+        *("connection", "place", "to_connection", "target", "before", "after", "kept", "line"),
+    )
+]
+
+
+class ActorFilter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of these. A user's changes include those by keys, and not those of guests."""
+
+    user: str | None = None
+    key: str | None = None
+    link: str | None = None
+    session: str | None = None
+
+    def condition(self) -> ColumnElement[bool]:
+        if self.user is not None:
+            return and_(journal.c.user == self.user.casefold(), journal.c.link.is_(None))
+        name, value = next((name, value) for name, value in msgspec.structs.asdict(self).items() if value is not None)
+        column: ColumnElement[Any] = journal.c[name]
+        condition: ColumnElement[bool] = column == value
+        return condition
+
+
+async def changes_by(
+    database: Database, actor: ActorFilter, actions: Collection[str], since: int, until: int | None
+) -> list[AnyRow]:
+    """The newest first. Times in milliseconds; `until` is not included."""
+    mine = [actor.condition(), journal.c.at >= since]
+    if until is not None:
+        mine.append(journal.c.at < until)
+    return [row async for page in _pages(database, and_(*mine), actions) for row in page]
+
+
+async def changes_after(
+    database: Database, number: int, but: ActorFilter, actions: Collection[str], since: int, until: int | None
+) -> AsyncIterator[Sequence[AnyRow]]:
+    """All others from a row on, page by page, the newest first: also the actor's own from another time."""
+    mine = [func.coalesce(but.condition(), False), journal.c.at >= since]
+    if until is not None:
+        mine.append(journal.c.at < until)
+    async for page in _pages(database, and_(journal.c.number >= number, not_(and_(*mine))), actions):
+        yield page
+
+
+async def _pages(
+    database: Database, condition: ColumnElement[bool], actions: Collection[str]
+) -> AsyncIterator[Sequence[AnyRow]]:
+    query = select(*_COLUMNS).where(condition, journal.c.action.in_(actions), journal.c.place.is_not(None))
+    query = query.order_by(journal.c.number.desc()).limit(_PAGE)
+    page = await database.fetch(query)
+    while page:
+        yield page
+        if len(page) < _PAGE:
+            return
+        page = await database.fetch(query.where(journal.c.number < page[-1].number))

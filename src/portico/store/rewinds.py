@@ -1,0 +1,66 @@
+"""Rewinds: their plans, how far they have come, and what they have left alone."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+from sqlalchemy import delete, insert, select, update
+
+from portico.runtime import clock
+from portico.store.database import Database, record_of
+from portico.store.tables import rewinds
+
+RUNNING: Final = "running"
+DONE: Final = "done"
+CANCELLED: Final = "cancelled"
+
+
+class RewindRecord(msgspec.Struct):
+    id: str
+    request: str
+    """Whose changes, and by whom they are undone."""
+    state: str
+    plan: str
+    done: int
+    """How many steps of the plan were carried out."""
+    report: str
+    cancel_wanted: bool
+    started_at: int
+    ended_at: int | None = None
+
+
+class RewindRecords:
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    async def add(self, record: RewindRecord) -> None:
+        await self.database.execute(insert(rewinds).values(msgspec.structs.asdict(record)))
+
+    async def get(self, rewind_id: str) -> RewindRecord | None:
+        row = await self.database.first(select(rewinds).where(rewinds.c.id == rewind_id))
+        return record_of(RewindRecord, row) if row else None
+
+    async def running(self) -> Sequence[str]:
+        query = select(rewinds.c.id).where(rewinds.c.state == RUNNING).order_by(rewinds.c.started_at)
+        return [row.id for row in await self.database.fetch(query)]
+
+    async def save(self, rewind_id: str, done: int, report: str) -> bool:
+        """Whether it is to go on."""
+        mine = rewinds.c.id == rewind_id
+        await self.database.execute(update(rewinds).where(mine).values(done=done, report=report))
+        row = await self.database.first(select(rewinds.c.cancel_wanted).where(mine))
+        return row is not None and not row.cancel_wanted
+
+    async def end(self, rewind_id: str, state: str) -> None:
+        values = {"state": state, "ended_at": self.database.now()}
+        await self.database.execute(update(rewinds).where(rewinds.c.id == rewind_id).values(values))
+
+    async def want_cancel(self, rewind_id: str) -> bool:
+        """False if it is not running."""
+        running = (rewinds.c.id == rewind_id, rewinds.c.state == RUNNING)
+        return await self.database.execute(update(rewinds).where(*running).values(cancel_wanted=True)) > 0
+
+    async def remove_ended(self, older_than: timedelta) -> None:
+        old = rewinds.c.ended_at < self.database.now() - clock.milliseconds(older_than)
+        await self.database.execute(delete(rewinds).where(old))

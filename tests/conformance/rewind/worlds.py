@@ -1,0 +1,217 @@
+"""`World`: a storage with a journal, in which several actors act, and which can be rewound."""
+
+import random
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any, cast
+
+import msgspec
+
+from portico.accounts.share_links import ShareLinks, SharePolicy
+from portico.drive.connection_pool import ConnectionPool
+from portico.drive.cursors import CursorSeal
+from portico.drive.drive import Drive, OnConflict
+from portico.drive.trash import DriveTrash
+from portico.model.errors import PorticoError
+from portico.model.paths import Path
+from portico.model.rights import DEFAULT_RIGHTS
+from portico.observability.audit import AuditLine
+from portico.operations.rewind.locations import Location
+from portico.operations.rewind.rewinds import Rewind, RewindRequest, Rewinds
+from portico.providers.contract.provider import Provider
+from portico.store.database import Database
+from portico.store.history import ActorFilter
+from portico.store.journal import Journal, Recording
+from portico.store.leases import Leases
+from portico.store.trash import Trashed, TrashRecords
+
+from ...recorded_drive import journal_of
+
+KEEP = timedelta(days=30)
+HOLD = timedelta(days=7)
+
+
+class Act(msgspec.Struct, frozen=True):
+    actor: str
+    action: str
+    path: str
+    target: str = ""
+    content: bytes = b""
+    flag: bool = False
+    """Of a delete: whether it is for good. Of others: whether they replace."""
+
+
+class World:
+    def __init__(self, provider: Provider, database: Database) -> None:
+        self.provider = provider
+        self.database = database
+        self.journal: Journal = journal_of(database)
+        self.records = TrashRecords(database)
+        self._leases = Leases(database, "node")
+        links = ShareLinks(database, SharePolicy(True, None, False, ()))
+        pool = cast("ConnectionPool", self)
+        self.rewinds = Rewinds(database, self.journal, pool, self.records, links, self._leases)
+        self.touched: list[tuple[str, set[Location]]] = []
+        """By each act that had an effect: its actor, and the places."""
+
+    async def of_connection(self, _: str) -> Drive:
+        return self.drive("")
+
+    def drive(self, user: str) -> Drive:
+        trash = partial(
+            DriveTrash, self.provider, self.records, self._leases, "c",
+            prefix=Path(), root=Path(), user=user, keep=KEEP, hold=HOLD,
+        )  # fmt: skip
+        seal = CursorSeal(b"k" * 32)
+        return Drive(self.provider, Path(), DEFAULT_RIGHTS, seal, connection="c", trash=trash)
+
+    async def act(self, act: Act) -> str:
+        """The outcome."""
+        recording = self.journal.recording(AuditLine(action=act.action, user=act.actor, path=act.path))
+        outcome, places = "done", {location(act.path), *([location(act.target)] if act.target else [])}
+        try:
+            await self._act(act, recording)
+        except PorticoError as error:
+            outcome = error.code
+        await recording.settle(outcome)
+        if outcome == "done" or recording.kept:
+            self.touched.append((act.actor, places))
+        return outcome
+
+    async def _act(self, act: Act, change: Recording) -> None:
+        drive, path = self.drive(act.actor), Path.parse(act.path)
+        on_conflict = OnConflict.REPLACE if act.flag else OnConflict.FAIL
+        match act.action:
+            case "upload" if act.target:
+                await self._upload_in_parts(drive, path, act, change)
+            case "upload":
+                await drive.write(path, chunks(act.content, change), "text/plain", OnConflict.REPLACE, change=change)
+            case "mkdir":
+                await drive.make_folder(path, change=change)
+            case "move":
+                await drive.move(path, Path.parse(act.target), on_conflict, change=change)
+            case "copy":
+                await drive.copy(path, Path.parse(act.target), on_conflict, change=change)
+            case "delete":
+                await drive.delete(path, change=change, recursive=True, permanent=act.flag)
+            case "restore":
+                if record := await self._trashed(act):
+                    await drive.restore(record, on_conflict, change=change)
+            case "trash.remove":
+                if record := await self._trashed(act):
+                    change.concern(drive.place(path), drive.place(drive.trash.place_of(record.id)))
+                    await change.begin()
+                    if await drive.trash.remove(record):
+                        change.kept.append(record)
+
+    async def _upload_in_parts(self, drive: Drive, path: Path, act: Act, change: Recording) -> None:
+        async def save(*, last: bool = False) -> None:
+            return
+
+        upload = await drive.begin_upload(path, "text/plain", OnConflict.REPLACE, size=len(act.content))
+        await upload.append(pieces(act.content), save)
+        await drive.finish_upload(upload, path, OnConflict.REPLACE, save, change=change)
+
+    async def _trashed(self, act: Act) -> Trashed | None:
+        """The newest that the actor has put there from this path."""
+        items, _ = await self.drive(act.actor).trash.page(1000)
+        mine = [item for item in items if item.user == act.actor and item.path == act.path]
+        return max(mine, key=lambda item: item.id, default=None)
+
+    async def tree(self) -> dict[str, bytes | None]:
+        """The content of each file; None for a folder, if the storage has any that exist by themselves."""
+        found: dict[str, bytes | None] = {}
+        walk, drive = self.drive("").walk(Path()), self.drive("")
+        while not walk.ended:
+            for path, entry in await walk.page(1000):
+                if not entry.is_folder:
+                    download = await drive.read(path)
+                    found[str(path)] = b"".join([chunk async for chunk in download.chunks])
+                elif self.provider.has_folders:
+                    found[str(path)] = None
+        return found
+
+    async def rewind(self, since: int = 0, **actor: str) -> Rewind:
+        request = RewindRequest(ActorFilter(**actor), since, by="admin")
+        rewind_id = await self.rewinds.begin(request, await self.rewinds.plan(request))
+        assert await self.rewinds.run(rewind_id)
+        return await self.rewinds.get(rewind_id)
+
+    async def settled(self) -> None:
+        """Rows that nobody waited for are written."""
+        while self.journal.queued:
+            await self.journal._batches.close(60)
+        self.journal._batches._writer = None
+
+    async def close(self) -> None:
+        await self.journal.close()
+        await self.provider.close()
+
+
+def location(path: str) -> Location:
+    return ("c", *path.strip("/").split("/"))
+
+
+async def chunks(content: bytes, change: Recording) -> AsyncIterator[bytes]:
+    yield content
+    await change.begin()
+
+
+async def pieces(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+def overlap(one: Location, other: Location) -> bool:
+    return one[: len(other)] == other or other[: len(one)] == one
+
+
+def excused(world: World, rewind: Rewind, others: Iterable[set[Location]]) -> Callable[[str], bool]:
+    """Whether a path may differ: it is in the report, or changes lead from there to the path. `others`: places where the other
+    actor had another outcome."""
+    allowed = {each.location for each in rewind.left_alone}.union(*others)
+    waiting = [places for _, places in world.touched]
+    grown = True
+    while grown:
+        grown = False
+        for places in waiting:
+            if not places <= allowed and any(overlap(one, two) for one in places for two in allowed):
+                allowed |= places
+                grown = True
+    return lambda path: any(overlap(location(path), each) for each in allowed)
+
+
+_NAMES = ("a", "b", "c", "d/a", "d/b", "d/e/a", "f/a", "f/b")
+_FOLDERS = ("d", "d/e", "f", "g")
+
+
+def acts(seed: int, number: int, actors: tuple[str, ...], *, apart: bool) -> list[Act]:
+    """`apart`: each actor has a folder."""
+    dice = random.Random(seed)
+    found = []
+    for index in range(number):
+        actor = dice.choice(actors)
+        top = f"/{actor}/" if apart else "/"
+        file, other = (top + dice.choice(_NAMES) for _ in range(2))
+        folder, second = (top + dice.choice(_FOLDERS) for _ in range(2))
+        anything, anywhere = dice.choice((file, folder)), dice.choice((other, second))
+        content, flag = f"{actor} {index}".encode(), dice.random() < 0.6
+        action = dice.choice(("upload", "upload", "upload", "mkdir", "move", "move", "copy", "delete", "delete"))
+        if dice.random() < 0.25:
+            action = dice.choice(("restore", "trash.remove", "upload in parts", "delete for good"))
+        match action:
+            case "upload" | "upload in parts":
+                found.append(Act(actor, "upload", file, "" if action == "upload" else file, content))
+            case "mkdir":
+                found.append(Act(actor, action, folder))
+            case "move" | "copy":
+                found.append(Act(actor, action, anything, anywhere, flag=flag))
+            case "delete" | "delete for good":
+                found.append(Act(actor, "delete", anything, flag=action != "delete"))
+            case _:
+                found.append(Act(actor, action, anything, flag=flag))
+    return found
+
+
+__all__ = ["Act", "Any", "World", "acts", "excused", "suppress"]
