@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "uploads": _of_server("uploads", "List and end unfinished uploads."),
     "digests": _of_server("digests", "Verify files that were copied back."),
     "audit": _of_server("audit", "Search the audit log."),
+    "rewind": _of_server("rewind", "Undo what one user, key, link or session did."),
     "config": _of_server("config", "Check the settings in application.properties."),
     "migrate": _of_server("database", "Migrate the database to this version of Portico."),
     "backup": _of_server("backup", "Save users, connections and the audit log to a file."),

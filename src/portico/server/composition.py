@@ -42,6 +42,7 @@ from portico.operations.jobs import Jobs
 from portico.operations.node_status import NodeStatus
 from portico.operations.operations import Features, Operations
 from portico.operations.readiness import Readiness
+from portico.operations.rewind.rewinds import Rewinds
 from portico.operations.sharing.guest_sign_in import GuestSignIn
 from portico.operations.sharing.link_limits import Usage
 from portico.operations.sharing.links import ShareServices
@@ -207,6 +208,8 @@ async def open_gateway(
             AccountServices(sign_in, sessions, keys, journal),
         )
 
+        rewinds = Rewinds(database, journal, pool, trash, links, leases)
+
         async def sweep_credentials() -> None:
             for credentials in (sessions, keys, invitations, guests):
                 await credentials.sweep()
@@ -220,6 +223,7 @@ async def open_gateway(
             "trash": lambda: sweep_trash(trash, pool, settings.trash_retention),
             "idempotency-keys": idempotency_keys.sweep,
             "jobs": jobs.records.sweep,
+            "rewinds": rewinds.records.sweep,
         }
         if settings.journal_retention:
             rows["journal"] = partial(remove_rows, database, older_than=settings.journal_retention)
@@ -244,7 +248,7 @@ async def open_gateway(
 
         async with (
             _sweeping(metrics, sweeps),
-            _sweeping(metrics, {"changes": settle}, interval=SETTLE_INTERVAL_SECONDS),
+            _sweeping(metrics, {"changes": settle, "rewinds": rewinds.run_left}, interval=SETTLE_INTERVAL_SECONDS),
             _sweeping(metrics, watches, interval=WATCH_INTERVAL_SECONDS),
         ):
             yield Gateway(

@@ -36,6 +36,13 @@ class ActorFilter(msgspec.Struct, frozen=True, omit_defaults=True):
         return condition
 
 
+async def user_of(database: Database, actor: ActorFilter) -> str | None:
+    """The user for whom the actor last did something."""
+    mine = and_(actor.condition(), journal.c.user.is_not(None))
+    row = await database.first(select(journal.c.user).where(mine).order_by(journal.c.number.desc()).limit(1))
+    return row.user if row else None
+
+
 async def changes_by(
     database: Database, actor: ActorFilter, actions: Collection[str], since: int, until: int | None
 ) -> list[AnyRow]:

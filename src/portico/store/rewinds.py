@@ -16,6 +16,9 @@ DONE: Final = "done"
 CANCELLED: Final = "cancelled"
 
 
+_KEPT: Final = timedelta(days=90)
+
+
 class RewindRecord(msgspec.Struct):
     id: str
     request: str
@@ -61,6 +64,7 @@ class RewindRecords:
         running = (rewinds.c.id == rewind_id, rewinds.c.state == RUNNING)
         return await self.database.execute(update(rewinds).where(*running).values(cancel_wanted=True)) > 0
 
-    async def remove_ended(self, older_than: timedelta) -> None:
-        old = rewinds.c.ended_at < self.database.now() - clock.milliseconds(older_than)
+    async def sweep(self) -> None:
+        """Remove those that ended long ago."""
+        old = rewinds.c.ended_at < self.database.now() - clock.milliseconds(_KEPT)
         await self.database.execute(delete(rewinds).where(old))

@@ -4,7 +4,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from portico.accounts.mounts import Mounts
     from portico.accounts.users import Users
     from portico.accounts.vault import SecretKey
+    from portico.drive.connection_pool import ConnectionPool
     from portico.model.paths import Path as StoragePath
     from portico.providers.contract.provider import Provider
     from portico.settings.settings import Settings
@@ -99,7 +100,7 @@ def with_settings(
         async with opened_database(settings, reads_only=reads_only) as database:
             vault = Vault(await _secret_key(settings, database, make_key=make_key))
             passwords = Passwords()
-            journal = _journal(settings, database)
+            journal = open_journal(settings, database)
             paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
             users, groups, mounts = Users(database, passwords), Groups(database), Mounts(database)
             connections = Connections(database, vault, paths)
@@ -112,7 +113,8 @@ def with_settings(
     return asyncio.run(call())
 
 
-def _journal(settings: "Settings", database: "Database") -> "Journal":
+def open_journal(settings: "Settings", database: "Database", *, retries: bool = False) -> "Journal":
+    """`retries`: as of `Journal`."""
     from portico.observability.audit import open_audit
     from portico.store.journal import Journal
 
@@ -122,7 +124,7 @@ def _journal(settings: "Settings", database: "Database") -> "Journal":
 
     required = settings.audit_required
     audit = open_audit(settings.audit_file, required=required, command=True, on_loss=lose, node=settings.node_in_audit)
-    return Journal(database, audit, node=settings.node, is_required=required, retries=False, on_loss=lose)
+    return Journal(database, audit, node=settings.node, is_required=required, retries=retries, on_loss=lose)
 
 
 def run_audited(settings: "Settings", action: str, subject: str, work: Callable[[], Awaitable[T]]) -> T:
@@ -131,7 +133,7 @@ def run_audited(settings: "Settings", action: str, subject: str, work: Callable[
 
     async def call() -> T:
         async with database_as_it_is(settings.database_url) as database:
-            journal = _journal(settings, database)
+            journal = open_journal(settings, database)
             try:
                 async with audited(journal, action, subject):
                     return await work()
@@ -151,6 +153,24 @@ async def database_as_it_is(url: str) -> "AsyncIterator[Database]":
         yield database
     finally:
         await database.close()
+
+
+@asynccontextmanager
+async def opened_pool(accounts: Accounts, **options: Any) -> "AsyncIterator[ConnectionPool]":
+    """The drives of connections. `options`: as `ConnectionPool` takes them."""
+    from portico.drive.connection_pool import ConnectionPool
+    from portico.drive.cursors import CursorSeal
+    from portico.observability.metrics import Metrics
+    from portico.store.leases import Leases
+
+    settings = accounts.settings
+    leases = Leases(accounts.database, settings.node)
+    timeout = settings.provider_timeout.total_seconds()
+    pool = ConnectionPool(accounts.connections, CursorSeal(b""), Metrics(), leases, timeout=timeout, **options)
+    try:
+        yield pool
+    finally:
+        await pool.close()
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from portico.cli.administration.accounts import Accounts, read_accounts
+from portico.cli.administration.accounts import Accounts, opened_pool, read_accounts
 from portico.cli.console.output import JSON, Facts, print_json, show_list, show_one
 from portico.cli.console.parser import Command, argument
 from portico.model import timestamps
@@ -23,24 +23,10 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def _opened(accounts: Accounts) -> "AsyncIterator[Reachability]":
-    from portico.drive.connection_pool import ConnectionPool
-    from portico.drive.cursors import CursorSeal
-    from portico.observability.metrics import Metrics
     from portico.operations.reachability import Reachability
-    from portico.store.leases import Leases
 
-    settings = accounts.settings
-    pool = ConnectionPool(
-        accounts.connections,
-        CursorSeal(b""),
-        Metrics(),
-        Leases(accounts.database, settings.node),
-        timeout=settings.provider_timeout.total_seconds(),
-    )
-    try:
+    async with opened_pool(accounts) as pool:
         yield Reachability(pool)
-    finally:
-        await pool.close()
 
 
 def _policy(accounts: Accounts) -> "SharePolicy":

@@ -75,7 +75,7 @@ class Rewinds:
         leases: Leases,
     ) -> None:
         self._database = database
-        self._records = RewindRecords(database)
+        self.records = RewindRecords(database)
         self._journal = journal
         self._pool = pool
         self._trash = trash
@@ -113,7 +113,7 @@ class Rewinds:
             cancel_wanted=False,
             started_at=self._database.now(),
         )
-        await self._records.add(record)
+        await self.records.add(record)
         return record.id
 
     async def run(self, rewind_id: str, progress: Callable[[int, int], None] = lambda _, __: None) -> bool:
@@ -139,15 +139,15 @@ class Rewinds:
                 left_alone.append(LeftAlone(why, step.location, step.action, by=detail))
             done = start + len(some)
             report = msgspec.json.encode(left_alone).decode()
-            if not await self._records.save(record.id, done, report) and done < len(steps):
-                await self._records.end(record.id, CANCELLED)
+            if not await self.records.save(record.id, done, report) and done < len(steps):
+                await self.records.end(record.id, CANCELLED)
                 return
             progress(done, len(steps))
-        await self._records.end(record.id, DONE)
+        await self.records.end(record.id, DONE)
 
     async def run_left(self) -> None:
         """Go on with those whose process has died."""
-        for rewind_id in await self._records.running():
+        for rewind_id in await self.records.running():
             try:
                 await self.run(rewind_id)
             except PorticoError as error:
@@ -159,14 +159,18 @@ class Rewinds:
         left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
         return Rewind(record.id, record.state, len(steps), record.done, left_alone)
 
+    async def stop(self, rewind_id: str) -> None:
+        """This process is asked to end, and no other one is to go on."""
+        await self.records.end(rewind_id, CANCELLED)
+
     async def cancel(self, rewind_id: str) -> None:
         """What is done stays done."""
         await self._record(rewind_id)
-        if not await self._records.want_cancel(rewind_id):
+        if not await self.records.want_cancel(rewind_id):
             raise InvalidRequest("This rewind has ended. To undo it, rewind it by its id.")
 
     async def _record(self, rewind_id: str) -> RewindRecord:
-        record = await self._records.get(rewind_id)
+        record = await self.records.get(rewind_id)
         if record is None:
             raise NotFound("There is no rewind with this id.")
         return record

@@ -1,0 +1,242 @@
+"""`portico rewind`: undo what one user, key, link or session did, and leave everybody else's work alone."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final
+
+from portico.cli.administration import home as homes
+from portico.cli.administration.accounts import Accounts, audited, open_journal, opened_pool, with_accounts
+from portico.cli.console.exits import UsageMistake
+from portico.cli.console.output import JSON, Facts, print_json
+from portico.cli.console.parser import Command, flag, option
+from portico.cli.console.terminal import confirm, notice
+from portico.model import timestamps
+from portico.model.paths import Path
+from portico.model.visible_text import visible
+from portico.runtime import clock
+from portico.settings import parsers
+
+if TYPE_CHECKING:
+    from portico.operations.rewind.plan import LeftAlone, Plan
+    from portico.operations.rewind.rewinds import Rewinds
+    from portico.store.history import ActorFilter
+
+_ACTORS: Final = ("user", "key", "link", "session")
+_SHOWN: Final = 20
+_WHY: Final = {
+    "conflict": "{by} has changed it since",
+    "not-kept": "nothing was kept of what was there",
+    "not-known": "it is not known how far this change came",
+    "merged": "a folder was merged into another one",
+    "outside": "it reaches out of the folder that is to be rewound",
+    "changed": "it is not what the actor left there",
+    "failed": "{by}",
+}
+"""Why something is left alone, by the word in the report."""
+_FREEZING: Final = {"user": "user.disable", "key": "key.end", "link": "share.end", "session": "session.end"}
+_DONE: Final = {"restore": "bring back", "remove": "remove", "move": "move back", "make": "make again"}
+
+
+def rewind(options: SimpleNamespace) -> int:
+    if options.resume:
+        return with_accounts(options.home, lambda accounts: _resume(accounts, options.resume, options))
+    if options.cancel:
+        return with_accounts(options.home, lambda accounts: _cancel(accounts, options.cancel))
+    given = [name for name in _ACTORS if getattr(options, name)]
+    if len(given) != 1:
+        raise UsageMistake("Say whose changes are undone, by one of --user, --key, --link and --session.")
+    if options.since is None and given != ["session"]:
+        raise UsageMistake(
+            "--since is missing: when the first of the changes was made, such as 2h or 2027-01-31T14:00Z."
+        )
+    return with_accounts(options.home, lambda accounts: _rewind(accounts, options))
+
+
+async def _rewind(accounts: Accounts, options: SimpleNamespace) -> int:
+    from portico.operations.rewind.rewinds import RewindRequest
+    from portico.store.history import ActorFilter
+
+    actor = ActorFilter(**{name: getattr(options, name) for name in _ACTORS})
+    if options.freeze and not options.dry_run:
+        await _freeze(accounts, actor)
+    request = RewindRequest(
+        actor, options.since or 0, options.until, await _within(accounts, options), f"os:{homes.my_name()}"
+    )
+    async with _opened(accounts) as rewinds:
+        plan = await rewinds.plan(request)
+        _show_plan(plan, options)
+        if options.dry_run or not plan.steps:
+            return 0
+        confirm("Undo these changes?", yes=options.yes)
+        return await _run(rewinds, await rewinds.begin(request, plan), options)
+
+
+async def _resume(accounts: Accounts, rewind_id: str, options: SimpleNamespace) -> int:
+    async with _opened(accounts) as rewinds:
+        await rewinds.get(rewind_id)
+        return await _run(rewinds, rewind_id, options)
+
+
+async def _cancel(accounts: Accounts, rewind_id: str) -> int:
+    async with _opened(accounts) as rewinds:
+        await rewinds.cancel(rewind_id)
+    print("The rewind ends soon. What it has undone stays undone.")
+    return 0
+
+
+@asynccontextmanager
+async def _opened(accounts: Accounts) -> "AsyncIterator[Rewinds]":
+    from portico.accounts.share_links import ShareLinks
+    from portico.operations.rewind.rewinds import Rewinds
+    from portico.server.composition import share_policy
+    from portico.store.leases import Leases
+    from portico.store.trash import TrashRecords
+
+    settings, database = accounts.settings, accounts.database
+    trash = TrashRecords(database)
+    options = {"trash": trash, "trash_retention": settings.trash_retention, "trash_hold": settings.trash_hold}
+    journal = open_journal(settings, database, retries=True)
+    try:
+        async with opened_pool(accounts, **options) as pool:
+            links = ShareLinks(database, share_policy(settings))
+            yield Rewinds(database, journal, pool, trash, links, Leases(database, settings.node))
+    finally:
+        await journal.close()
+
+
+async def _freeze(accounts: Accounts, actor: "ActorFilter") -> None:
+    from portico.accounts.api_keys import ApiKeys
+    from portico.accounts.sessions import Sessions
+    from portico.accounts.share_links import ShareLinks
+    from portico.operations.rewind.freezing import Freezing
+    from portico.server.composition import share_policy
+
+    database, settings = accounts.database, accounts.settings
+    sessions = Sessions(database, token_lifetime=settings.token_lifetime, refresh_lifetime=settings.refresh_lifetime)
+    links = ShareLinks(database, share_policy(settings))
+    freezing = Freezing(database, accounts.users, ApiKeys(database), links, sessions)
+    owner = await freezing.owner(actor)
+    kind = next(name for name in _ACTORS if getattr(actor, name))
+    async with audited(accounts.journal, _FREEZING[kind], owner.name):
+        await freezing.freeze(actor, owner)
+    done = f"disabled {owner.name}" if actor.user else f"ended the {kind} {getattr(actor, kind)} of {owner.name}"
+    notice(f"Frozen: {done}.")
+    await asyncio.sleep(_SETTLED_SECONDS)
+
+
+_SETTLED_SECONDS: Final = 2.0
+"""After which no process lets a frozen actor begin a change, and the last changes have their rows."""
+
+
+async def _within(accounts: Accounts, options: SimpleNamespace) -> tuple[str, ...]:
+    from portico.providers.contract.registry import PREFIX_OPTION
+
+    if not options.connection:
+        if options.below:
+            raise UsageMistake("--below needs --connection: the path counts from the top of a connection.")
+        return ()
+    connection = await accounts.connections.get(options.connection)
+    prefix = Path.parse(connection.options.get(PREFIX_OPTION, ""))
+    return (connection.name, *Path.parse(options.below or "/").under(prefix).segments)
+
+
+async def _run(rewinds: "Rewinds", rewind_id: str, options: SimpleNamespace) -> int:
+    def progress(done: int, steps: int) -> None:
+        notice(f"{done} of {steps} steps are done.")
+
+    try:
+        if not await rewinds.run(rewind_id, progress):
+            notice(f"Another process carries it out. See how it goes on: portico rewind --resume {rewind_id}")
+            return 1
+    except asyncio.CancelledError:
+        await rewinds.stop(rewind_id)
+        raise
+    found = await rewinds.get(rewind_id)
+    if options.as_json:
+        facts = {"id": found.id, "state": found.state, "steps": found.steps, "done": found.done}
+        print_json({**facts, "left_alone": [_left_alone(each) for each in found.left_alone]})
+    else:
+        _show_left_alone([each for each in found.left_alone if each.why in ("changed", "failed")])
+        print("Done." if found.state == "done" else f"The rewind was {found.state}.", end=" ")
+        print(f"To undo it: portico rewind --session {found.id}")
+    return int(any(each.why == "failed" for each in found.left_alone))
+
+
+def _show_plan(plan: "Plan", options: SimpleNamespace) -> None:
+    if options.as_json:
+        if options.dry_run:
+            steps = [{"action": step.action, "location": _place(step.location)} for step in plan.steps]
+            print_json({"steps": steps, "left_alone": [_left_alone(each) for each in plan.left_alone]})
+        return
+    counts = Counter(step.action for step in plan.steps)
+    todo = [f"{counts[action]} to {words}" for action, words in _DONE.items() if counts[action]]
+    print(f"{plan.undone} changes can be undone" + (f": {', '.join(todo)}." if todo else "."))
+    _show_left_alone(plan.left_alone)
+
+
+def _show_left_alone(left_alone: "Sequence[LeftAlone]") -> None:
+    if left_alone:
+        print(f"{len(left_alone)} are left alone:")
+    for each in left_alone[:_SHOWN]:
+        print(visible(f"  {_place(each.location)}: {_WHY[each.why].format(by=each.by)}"))
+    if len(left_alone) > _SHOWN:
+        print(f"  … and {len(left_alone) - _SHOWN} more; --json lists all of them.")
+
+
+def _left_alone(each: "LeftAlone") -> Facts:
+    at = timestamps.from_epoch(each.at) if each.at else None
+    return {"place": _place(each.location), "why": each.why, "action": each.action, "at": at, "by": each.by or None}
+
+
+def _place(location: tuple[str, ...]) -> str:
+    return f"{location[0]}:/{'/'.join(location[1:])}"
+
+
+def _moment(name: str) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        try:
+            if "T" in text:
+                return clock.milliseconds(timestamps.parse(text) - datetime.fromtimestamp(0, UTC))
+            return clock.now() - clock.milliseconds(parsers.duration(text))
+        except ValueError:
+            raise UsageMistake(
+                f"{name}: {text!r} is not a valid time; use how long ago, such as 2h, or a time such as 2027-01-31T14:00Z."
+            ) from None
+
+    return convert
+
+
+COMMANDS = {
+    "rewind": Command(
+        rewind,
+        "Undo what one user, key, link or session did: what was replaced or deleted is brought back, what was added goes "
+        "to the trash. What others have touched since is left alone and listed.",
+        (
+            option(
+                "--user", metavar="NAME", help="Undo what this user did, also by keys; not what guests of links did."
+            ),
+            option("--key", metavar="ID", help="Undo what was done with this API key."),
+            option("--link", metavar="ID", help="Undo what guests of this share link did."),
+            option(
+                "--session", metavar="ID", help="Undo what was done in this session, or by the rewind with this id."
+            ),
+            option(
+                "--since", metavar="TIME", convert=_moment("--since"), help="From when on: 2h ago, or a time in UTC."
+            ),
+            option("--until", metavar="TIME", convert=_moment("--until"), help="Until when."),
+            option("--connection", metavar="NAME", help="Only in this connection."),
+            option("--below", metavar="PATH", help="Only in this folder of the connection."),
+            flag("--freeze", help="First disable the user, or end the key, link or session."),
+            flag("--dry-run", help="Only show what would be done."),
+            flag("--yes", help="Don't ask for confirmation."),
+            option("--resume", metavar="ID", help="Go on with a rewind that was interrupted."),
+            option("--cancel", metavar="ID", help="End a running rewind."),
+            JSON,
+        ),
+        "Example:\n  portico rewind --key k3x9 --since 2h --freeze",
+    )
+}
