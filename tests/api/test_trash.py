@@ -147,7 +147,8 @@ async def test_a_form_that_fails_midway_says_what_it_replaced(gateway: Gateway) 
     assert [item["id"] for item in await listed(gateway)] == [failed.headers["X-Trash-Id"]]
 
 
-async def test_it_can_be_removed_for_good(gateway: Gateway) -> None:
+async def test_it_can_be_removed_for_good(open_gateway: OpenGateway) -> None:
+    gateway = await open_gateway(**{"trash.hold": "0"})
     for name in "abcd":
         gateway.put(name)
         parameters = {"permanent": "true"} if name == "d" else {}
@@ -163,6 +164,31 @@ async def test_it_can_be_removed_for_good(gateway: Gateway) -> None:
     assert (await call(gateway, "DELETE")).status_code == 204
     assert await listed(gateway) == []
     assert list((gateway.settings.files_folder / ".portico~trash").iterdir()) == []
+
+
+async def test_what_is_removed_for_good_is_held_out_of_sight(gateway: Gateway, clock: Clock) -> None:
+    gateway.put("docs/b")
+    for name in "ac":
+        gateway.put(name)
+    first = (await gateway.call("DELETE", "a")).headers["X-Trash-Id"]
+    await gateway.call("DELETE", "c")
+    for name in ("docs",):
+        gone = await gateway.call("DELETE", name, params={"permanent": "true", "recursive": "true"})
+        assert (gone.status_code, "X-Trash-Id" in gone.headers) == (204, False)
+    assert (await call(gateway, "DELETE", f"/{first}")).status_code == 204
+    assert (await call(gateway, "DELETE")).status_code == 204
+    for method, parameters in (("DELETE", {}), ("POST", {"action": "RESTORE"})):
+        assert (await call(gateway, method, f"/{first}", **parameters)).status_code == 404
+    assert await listed(gateway) == []
+    folder, database = gateway.settings.files_folder / ".portico~trash", gateway.users._database
+    assert len(list(folder.iterdir())) == 3
+    pool = gateway.services.gateway.operations.args[0].trees.pool  # type: ignore[attr-defined]
+    clock.advance((gateway.settings.trash_hold - timedelta(hours=1)).total_seconds())
+    await sweep_trash(TrashRecords(database), pool, gateway.settings.trash_retention)
+    assert len(list(folder.iterdir())) == 3
+    clock.advance(2 * 3600)
+    await sweep_trash(TrashRecords(database), pool, gateway.settings.trash_retention)
+    assert list(folder.iterdir()) == []
 
 
 async def test_what_another_process_works_on_is_left_alone_until_that_ends(gateway: Gateway) -> None:
@@ -241,7 +267,10 @@ async def test_it_expires(gateway: Gateway, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("kind", ["remove", "empty"])
-async def test_a_removal_that_takes_long_is_a_job(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+async def test_a_removal_that_takes_long_is_a_job(
+    open_gateway: OpenGateway, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    gateway = await open_gateway(**{"trash.hold": "0"})
     gateway.put("docs/a.txt", b"a")
     trash_id = (await gateway.call("DELETE", "docs", params={"recursive": "true"})).headers["X-Trash-Id"]
     purge, go_on = LocalProvider.purge, asyncio.Event()

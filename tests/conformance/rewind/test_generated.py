@@ -37,7 +37,7 @@ async def make_world(migrated_file: pathlib.Path, tmp_path: pathlib.Path) -> Asy
 
 @pytest.mark.parametrize("apart", [True, False], ids=["apart", "together"])
 async def test_the_tree_is_as_if_one_had_never_acted(harness: Harness, make_world: MakeWorld, apart: bool) -> None:
-    for seed in range(3 * harness.effort):
+    for seed in range(2 * harness.effort):
         both, alone = await make_world(await harness.open_other()), await make_world(await harness.open_other())
         work = acts(seed, 30, ("mallory", "bob"), apart=apart)
         differing = []

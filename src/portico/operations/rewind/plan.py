@@ -204,8 +204,9 @@ class _Planner:
         moved = []
         for location, source in self._was.moved():
             if is_in_trash(location):
-                continue
-            if is_in_trash(source) and source[2] not in kept:
+                if source[0] and not is_in_trash(source):  # it was restored
+                    self._discarded.append(source)
+            elif is_in_trash(source) and source[2] not in kept:
                 self._left_alone.append(LeftAlone(NOT_KEPT, location))
                 self._discarded = [each for each in self._discarded if each != location]
             else:

@@ -49,6 +49,7 @@ class _Order:
         self._versions = [left.get(each) for each in self._discarded]
         self._made = [*dict.fromkeys(made)]
         self._steps: list[Step] = []
+        self._aside = 0
         self._count()
 
     def _count(self) -> None:
@@ -85,21 +86,20 @@ class _Order:
         self._clear(location)
         left = self._left.get(location if location in self._over else source)
         self._steps.append(Step("restore" if _is_item(source) else "move", location, source, left))
-        self._rename(source, location)
+        if self._locations[source] > 1:  # more than itself
+            self._rename(source, location)
 
     def _clear(self, location: Location) -> None:
         """What is at a location, or below it, and is needed elsewhere, makes way."""
         while self._sources[location] > 0:
             source = next(found for _, found in self._moved[self._next :] if found[: len(location)] == location)
-            aside = (*source[:-1], f"{source[-1]} (set aside)")
+            self._aside += 1
+            aside = (*location[:-1], f"{source[-1]} (set aside {self._aside})")
             self._steps.append(Step("move", aside, source, self._left.get(source)))
             self._rename(source, aside)
             self._count()
 
     def _rename(self, old: Location, new: Location) -> None:
-        if self._locations[old] <= 1:  # itself
-            return
-
         def renamed(location: Location) -> Location:
             return new + location[len(old) :] if location[: len(old)] == old else location
 

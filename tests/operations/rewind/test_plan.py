@@ -1,0 +1,171 @@
+"""The plan of a rewind, from rows alone. `m` is the actor that is rewound, `b` another one."""
+
+import pytest
+
+from portico.operations.rewind.locations import Location
+from portico.operations.rewind.plan import Change, Plan, plan
+from portico.providers.contract.provider import TRASH
+from portico.store.journal import Version
+
+FILE, FOLDER = Version(1, etag="old"), Version(is_folder=True)
+LEFT = Version(2, etag="left")
+K1, K2, K3 = (f"{number:024x}" for number in (1, 2, 3))
+
+
+def at(path: str) -> Location:
+    return ("c", *path.strip("/").split("/"))
+
+
+def item(trash_id: str) -> Location:
+    return ("c", TRASH, trash_id)
+
+
+def m(action: str, path: str, target: str | Location = "", **fields: object) -> Change:
+    place = target if isinstance(target, tuple) else at(target) if target else None
+    fields = {"actor": "m", "is_mine": True, "outcome": "done", "at": 1, "after": LEFT, **fields}
+    return Change(action=action, place=at(path), target=place, **fields)  # type: ignore[arg-type]
+
+
+def b(action: str, path: str, target: str = "", **fields: object) -> Change:
+    return m(action, path, target, actor="b", is_mine=False, **fields)
+
+
+def planned(*changes: Change, kept: tuple[str, ...] = (K1, K2, K3), within: str = "") -> Plan:
+    return plan(reversed(changes), kept, at(within) if within else ())
+
+
+def shown(found: Plan) -> list[str]:
+    return [
+        " ".join([step.action, *("/".join(each[1:]) for each in (step.source, step.location) if each)])
+        for step in found.steps
+    ]
+
+
+def left(found: Plan) -> list[tuple[str, str, str]]:
+    return [("/".join(each.location[1:]), each.why, each.by) for each in found.left_alone]
+
+
+UNDONE = {
+    "a new file": ([m("upload", "f")], ["remove f"]),
+    "a replaced file": ([m("upload", "f", before=FILE, kept=K1)], [f"restore {TRASH}/{K1} f"]),
+    "ten writes to one file": (
+        [m("upload", "f", before=FILE, kept=K1), *[m("upload", "f", before=LEFT, kept=K2)] * 9],
+        [f"restore {TRASH}/{K1} f"],
+    ),
+    "a file that came and went": ([m("upload", "f"), m("delete", "f", before=LEFT, kept=K1)], []),
+    "a deleted file": ([m("delete", "f", before=FILE, kept=K1)], [f"restore {TRASH}/{K1} f"]),
+    "an empty folder that was deleted": ([m("delete", "d", before=FOLDER)], ["make d"]),
+    "a deleted file, under whose name is another one": (
+        [m("delete", "f", before=FILE, kept=K1), m("upload", "f")],
+        [f"restore {TRASH}/{K1} f"],
+    ),
+    "deleted, then removed from the trash": (
+        [m("delete", "f", before=FILE, kept=K1), m("trash.remove", "f", item(K1), kept=K1)],
+        [f"restore {TRASH}/{K1} f"],
+    ),
+    "removed from the trash, where another one had put it": (
+        [m("trash.remove", "f", item(K1), kept=K1)],
+        [f"show {TRASH}/{K1}"],
+    ),
+    "a move": ([m("move", "f", "g")], ["move g f"]),
+    "a move over a file": ([m("move", "f", "g", before=FILE, kept=K1)], ["move g f", f"restore {TRASH}/{K1} g"]),
+    "a chain of moves": ([m("move", "f", "g"), m("move", "g", "h")], ["move h f"]),
+    "there and back": ([m("move", "f", "g"), m("move", "g", "f")], []),
+    "two that changed places": (
+        [m("move", "f", "x"), m("move", "g", "f"), m("move", "x", "g")],
+        ["move f f (set aside 1)", "move g f", "move f (set aside 1) g"],
+    ),
+    "a new file that was moved": ([m("upload", "f"), m("move", "f", "g")], ["remove g"]),
+    "what was written into a folder that was then moved": (
+        [m("upload", "d/f", before=FILE, kept=K1), m("move", "d", "e", after=FOLDER)],
+        ["remove e/f", "move e d", f"restore {TRASH}/{K1} d/f"],
+    ),
+    "what was written into a folder that was then deleted": (
+        [m("upload", "d/f"), m("delete", "d", before=FOLDER, kept=K1)],
+        [f"restore {TRASH}/{K1} d", "remove d/f"],
+    ),
+    "moved into a new folder": (
+        [m("mkdir", "d", after=FOLDER), m("move", "f", "d/f")],
+        ["move d/f f", "tidy d"],
+    ),
+    "moved out of a folder that was then deleted": (
+        [m("move", "d/f", "g"), m("delete", "d", before=FOLDER, kept=K1)],
+        [f"restore {TRASH}/{K1} d", "move g d/f"],
+    ),
+    "folders that an upload made": (
+        [m("upload", "d/e/f", after=Version(2, etag="left", made_folders=2))],
+        ["remove d/e/f", "tidy d/e", "tidy d"],
+    ),
+    "a copy": ([m("copy", "f", "g")], ["remove g"]),
+    "a copied folder, into which something was moved": (
+        [m("copy", "d", "e", after=FOLDER), m("move", "f", "e/f")],
+        ["move e/f f (set aside 1)", "remove e", "move f (set aside 1) f"],
+    ),
+    "deleted and restored": ([m("delete", "f", before=FILE, kept=K1), m("restore", f"{TRASH}/{K1}", "f")], []),
+    "a restored file": ([m("restore", f"{TRASH}/{K1}", "f")], ["remove f"]),
+    "a folder that was there": ([m("mkdir", "d", before=FOLDER)], []),
+    "what had no effect": ([m("upload", "f", outcome="already-exists"), m("upload", "g", outcome="interrupted")], []),
+}
+
+
+@pytest.mark.parametrize("case", UNDONE)
+def test_it_is_as_if_the_actor_had_never_acted(case: str) -> None:
+    changes, steps = UNDONE[case]
+    found = planned(*changes)
+    assert (shown(found), left(found)) == (steps, [])
+
+
+LEFT_ALONE = {
+    "another one wrote it since": (
+        [m("upload", "f", before=FILE, kept=K1), b("upload", "f", before=LEFT, kept=K2)],
+        [("f", "conflict", "b")],
+    ),
+    "another one moved the folder": ([m("upload", "d/f"), b("move", "d", "e")], [("d/f", "conflict", "b")]),
+    "another one added to the folder": ([m("mkdir", "d"), b("upload", "d/f")], [("d", "conflict", "b")]),
+    "in another case": ([m("upload", "F"), b("upload", "f", before=LEFT, kept=K2)], [("F", "conflict", "b")]),
+    "another one restored it": (
+        [m("delete", "f", before=FILE, kept=K1), b("restore", f"{TRASH}/{K1}", "g")],
+        [("f", "conflict", "b")],
+    ),
+    "nothing was kept": ([m("upload", "f", before=FILE)], [("f", "not-kept", "")]),
+    "nothing was kept of the first of two": (
+        [m("upload", "f"), m("delete", "f", before=FILE), m("upload", "g")],
+        [("f", "conflict", "m"), ("f", "not-kept", "")],
+    ),
+    "unknown": ([m("upload", "f", outcome="unknown")], [("f", "not-known", "")]),
+    "merged": ([m("copy", "d", "e", before=FOLDER, kept=K1)], [("e", "merged", "")]),
+    "a merge that failed midway": (
+        [m("copy", "d", "e", before=FOLDER, outcome="already-exists")],
+        [("e", "not-known", "")],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_ALONE)
+def test_what_cannot_be_undone_is_left_alone_and_named(case: str) -> None:
+    changes, expected = LEFT_ALONE[case]
+    assert left(planned(*changes)) == expected
+
+
+def test_what_another_one_did_before_is_brought_back() -> None:
+    found = planned(b("upload", "f", before=FILE, kept=K1), m("upload", "f", before=LEFT, kept=K2))
+    assert (shown(found), left(found)) == ([f"restore {TRASH}/{K2} f"], [])
+
+
+def test_what_the_trash_has_lost_is_named_and_what_is_there_stays() -> None:
+    found = planned(m("upload", "f", before=FILE, kept=K1), m("upload", "g"), kept=())
+    assert (shown(found), left(found)) == (["remove g"], [("f", "not-kept", "")])
+
+
+def test_only_a_folder() -> None:
+    found = planned(m("upload", "d/f"), m("upload", "e"), m("move", "d/g", "h"), within="d")
+    assert shown(found) == ["remove d/f"]
+    assert left(found) == [("e", "outside", ""), ("h", "outside", "")]
+
+
+def test_only_what_the_actor_left_is_removed() -> None:
+    [step] = planned(m("upload", "f", after=FILE), m("upload", "f", before=FILE, kept=None, after=LEFT)).steps or [None]
+    assert step is None
+    [step] = planned(m("upload", "f", after=LEFT)).steps
+    assert step
+    assert step.left == LEFT
