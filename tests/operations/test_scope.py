@@ -267,14 +267,14 @@ async def test_long_work_ends_with_the_right_to_it(
         finally:
             ended.set()
 
-    provided = "copy" if work == "job" else work.split()[0]
-    monkeypatch.setattr(LocalProvider, provided, endless)
+    provided = {"job": "copy", "delete": "move_to_trash", "delete a file": "move_to_trash"}
+    monkeypatch.setattr(LocalProvider, provided.get(work, work), endless)
     acting = await (signed_in if who == "session" else by_key)(installation)
 
     async def run() -> Any:
         async with acting.request() as operations:
             if work.startswith("delete"):
-                await operations.files.delete(at("/tree"), recursive=work == "delete", permanent=True)
+                await operations.files.delete(at("/tree"), recursive=work == "delete")
             elif work == "job":
 
                 async def copy(operations: Operations) -> Any:

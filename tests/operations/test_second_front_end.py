@@ -422,8 +422,8 @@ async def test_long_work_ends_early(
         begun.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(LocalProvider, operation, endless)
-    arguments = {"recursive": True, "permanent": True} if operation == "delete" else {"target": at("/new")}
+    monkeypatch.setattr(LocalProvider, "move_to_trash" if operation == "delete" else operation, endless)
+    arguments: dict[str, Any] = {"recursive": True} if operation == "delete" else {"target": at("/new")}
     work = asyncio.create_task(front.call(operation, at("/tree"), **arguments))
     await begun.wait()
     if ending == "the client hangs up":

@@ -84,10 +84,7 @@ UNDONE = {
         [m("upload", "d/f"), m("delete", "d", before=FOLDER, kept=K1)],
         [f"restore {TRASH}/{K1} d", "remove d/f"],
     ),
-    "moved into a new folder": (
-        [m("mkdir", "d", after=FOLDER), m("move", "f", "d/f")],
-        ["move d/f f", "tidy d"],
-    ),
+    "moved into a new folder": ([m("mkdir", "d", after=FOLDER), m("move", "f", "d/f")], ["move d/f f", "tidy d"]),
     "moved out of a folder that was then deleted": (
         [m("move", "d/f", "g"), m("delete", "d", before=FOLDER, kept=K1)],
         [f"restore {TRASH}/{K1} d", "move g d/f"],

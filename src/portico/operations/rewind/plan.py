@@ -81,7 +81,9 @@ class Change(msgspec.Struct):
     @property
     def touched(self) -> list[Location]:
         """All that it has changed, the items of the trash included."""
-        other = self.target if self.action == TRASH_REMOVE else self.place if self.action in (MOVE, RESTORE) else None
+        if self.action == TRASH_REMOVE:
+            return [self.target] if self.target else []
+        other = self.place if self.action in (MOVE, RESTORE) else None
         return [each for each in (self.at_last, other, self.former, self.deleted) if each]
 
 
