@@ -17,7 +17,7 @@ from .gateways import Gateway
 METHODS = {
     "copy": ("POST", b"/tree?action=COPY&target=/new"),
     "move": ("POST", b"/tree?action=MOVE&target=/new"),
-    "delete": ("DELETE", b"/tree?recursive=true&permanent=true"),
+    "move_to_trash": ("DELETE", b"/tree?recursive=true"),
 }
 
 

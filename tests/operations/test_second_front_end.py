@@ -422,6 +422,7 @@ async def test_long_work_ends_early(
         begun.set()
         await asyncio.Event().wait()
 
+    (installation.files / "tree").mkdir(exist_ok=True)
     monkeypatch.setattr(LocalProvider, "move_to_trash" if operation == "delete" else operation, endless)
     arguments: dict[str, Any] = {"recursive": True} if operation == "delete" else {"target": at("/new")}
     work = asyncio.create_task(front.call(operation, at("/tree"), **arguments))

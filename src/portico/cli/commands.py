@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "digests": _of_server("digests", "Verify files that were copied back."),
     "audit": _of_server("audit", "Search the audit log."),
     "rewind": _of_server("rewind", "Undo what one user, key, link or session did."),
+    "held": _of_server("held", "List or remove what users have removed for good."),
     "config": _of_server("config", "Check the settings in application.properties."),
     "migrate": _of_server("database", "Migrate the database to this version of Portico."),
     "backup": _of_server("backup", "Save users, connections and the audit log to a file."),

@@ -157,10 +157,7 @@ class DriveTrash:
             pass
         except DoesNotFitInTrash:
             await run_to_end(self._provider.purge(place))
-            raise InvalidPath(
-                f"The path of '{too_long}' is too long for the trash, so nothing was replaced. "
-                "First delete that file with permanent=true."
-            ) from None
+            raise _too_long(too_long) from None
         return kept
 
     def new_record(self, path: Path, version: Version, reason: str, change: Recording) -> Trashed:
@@ -211,6 +208,10 @@ class DriveTrash:
         if record is None:
             raise item_gone()
         return record
+
+    async def kept(self, trash_id: str) -> Trashed | None:
+        """Also what is held."""
+        return (await self._records.find_all([trash_id])).get(trash_id)
 
     @property
     def origin(self) -> Place:
@@ -375,8 +376,10 @@ class Replacement:
         except (NotFound, DoesNotFitInTrash) as error:
             if isinstance(error, NotFound) and await self._provider.find_file(self._path):
                 raise changed(self._path.name) from error
-            self.replaces = isinstance(error, DoesNotFitInTrash)
             self._record = None
+            self.replaces = isinstance(error, DoesNotFitInTrash)
+            if self.replaces and self._kept and self._kept.may_copy:
+                raise _too_long(self._path.name) from None
 
     def _found(self, entry: Entry) -> Trashed:
         self._seen = entry
@@ -415,6 +418,13 @@ class Replacement:
     def _is_same(self, entry: Entry) -> bool:
         assert self._seen
         return version_of(entry).is_same(version_of(self._seen))
+
+
+def _too_long(name: str) -> InvalidPath:
+    return InvalidPath(
+        f"The path of '{name}' is too long for the trash, so nothing was replaced. "
+        "First delete that file with permanent=true."
+    )
 
 
 def item_gone() -> NotFound:

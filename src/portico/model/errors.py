@@ -276,7 +276,10 @@ def invalid_name(name: str) -> InvalidPath:
     return InvalidPath(f"The storage doesn't support the name '{name}'; choose another name.")
 
 
-FREE_SPACE = "Empty the trash, or delete with permanent=true: files in the trash still take up space."
+FREE_SPACE = (
+    "Deleted files still take up space for some time, also those removed from the trash. "
+    "Ask your administrator to free some."
+)
 """What to do about a full storage."""
 
 

@@ -7,7 +7,7 @@ from portico.model.errors import PorticoError
 from portico.model.paths import Path, Place
 from portico.observability.audit import DONE, INTERRUPTED, UNKNOWN
 from portico.store.journal import BegunChange, Journal, Version, version_of
-from portico.store.trash import DELETED, REPLACED, Trashed
+from portico.store.trash import DELETED, HELD, REPLACED, Trashed
 
 _EVENT = "changes-not-settled"
 
@@ -33,6 +33,9 @@ async def settle_changes(journal: Journal, pool: ConnectionPool) -> None:
 
 
 async def _result(pool: ConnectionPool, change: BegunChange) -> tuple[str, list[Trashed], Version | None]:
+    if change.line.action == "trash.remove" and change.target:
+        record = await (await pool.of_connection(change.place.connection)).trash.kept(change.target.path.name)
+        return (INTERRUPTED if record and record.status != HELD else DONE), [record] if record else [], None
     source = await _look(pool, change.place)
     if change.line.action == "delete":
         kept = await _left(pool, change, change.place, DELETED)
@@ -48,7 +51,7 @@ async def _result(pool: ConnectionPool, change: BegunChange) -> tuple[str, list[
         return DONE, kept, now
     if now == change.before and not kept:
         return INTERRUPTED, kept, now
-    if change.line.action == "move" and now is not None and source is None:
+    if change.line.action in ("move", "restore") and now is not None and source is None:
         return DONE, kept, now
     return UNKNOWN, kept, now
 

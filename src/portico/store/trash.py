@@ -107,6 +107,17 @@ class TrashRecords:
         status = HELD if record.status == HELD else KEPT
         await self._database.execute(statement.values(status=status))
 
+    async def held(self, connection: str | None, user: str | None, limit: int) -> list[Trashed]:
+        """The newest first."""
+        query = (
+            select(trash).where(_held(connection, user)).order_by(trash.c.deleted_at.desc(), trash.c.id).limit(limit)
+        )
+        return [record_of(Trashed, row) for row in await self._database.fetch(query)]
+
+    async def purge_held(self, connection: str | None, user: str | None) -> int:
+        """Have the next sweep remove it; returns how much there is."""
+        return await self._database.execute(update(trash).where(_held(connection, user)).values(expires_at=self.now()))
+
     async def remove(self, trash_id: str) -> None:
         await self._database.execute(delete(trash).where(trash.c.id == trash_id))
 
@@ -138,6 +149,15 @@ def next_id(trash_id: str) -> str:
 
 def _time_of(trash_id: str) -> int:
     return int(trash_id[:_TIME_DIGITS], 16)
+
+
+def _held(connection: str | None, user: str | None) -> ColumnElement[bool]:
+    wanted = [trash.c.status == HELD]
+    if connection is not None:
+        wanted.append(trash.c.connection == connection)
+    if user is not None:
+        wanted.append(func.lower(trash.c.user) == user.lower())
+    return and_(*wanted)
 
 
 def _below(origins: Collection[Place]) -> ColumnElement[bool]:

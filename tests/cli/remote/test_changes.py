@@ -10,7 +10,7 @@ import pytest
 import portico
 from portico.cli.remote.command import sentence
 from portico.client.errors import ClientError
-from portico.model.errors import already_exists, storage_full
+from portico.model.errors import already_exists
 
 from ...gateways import FILES, Gateway
 from ..conftest import Portico
@@ -49,10 +49,6 @@ def test_words_of_the_interface_are_those_of_the_command() -> None:
         (
             "Failed. To continue, repeat the request with onConflict=replace and the target '/b'.",
             "Failed. To continue, repeat the command without --no-clobber, with the target '/b'.",
-        ),
-        (
-            storage_full().detail,
-            "The storage is full. Use 'portico trash empty', or 'portico rm --permanent': files in the trash still take up space.",
         ),
         ("Failed. Repeat the request to continue.", "Failed. Repeat the command to continue."),
     ):

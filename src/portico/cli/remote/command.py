@@ -10,7 +10,6 @@ from portico.cli.console.exits import FAILED, TEMPORARY, USAGE
 from portico.model.errors import PorticoError, for_administrator
 
 _WORDS = (
-    ("Empty the trash, or delete with permanent=true", "Use 'portico trash empty', or 'portico rm --permanent'"),
     ("choose another name, or set onConflict to replace or rename", "choose another name"),
     (
         "repeat the request with onConflict=replace and the target",

@@ -53,7 +53,7 @@ export default {
   problem_unavailable: "Das Gateway kann das gerade nicht ausführen. Versuchen Sie es gleich noch einmal.",
   problem_provider_timeout: "Der Speicherdienst hat nicht rechtzeitig geantwortet. Versuchen Sie es gleich noch einmal.",
   problem_storage_full: "Der Speicher ist voll. Löschen Sie etwas oder bitten Sie Ihren Administrator um mehr Platz.",
-  problem_storage_full_trash: "Der Speicher ist voll, und auch Dateien im Papierkorb belegen Platz. Leeren Sie den Papierkorb, löschen Sie Dateien endgültig oder bitten Sie Ihren Administrator um mehr Platz.",
+  problem_storage_full_trash: "Der Speicher ist voll. Gelöschte Dateien belegen noch eine Zeit lang Platz, auch wenn sie aus dem Papierkorb entfernt wurden. Bitten Sie Ihren Administrator um mehr Platz.",
   problem_storage_full_guest: "Der Speicher ist voll. Bitten Sie die Person, die Ihnen den Link geschickt hat, Platz zu schaffen.",
   problem_checksum_mismatch: "Die Datei wurde bei der Übertragung beschädigt. Versuchen Sie es noch einmal.",
   problem_offset_mismatch: "Beim Upload ist etwas durcheinandergeraten. Versuchen Sie es noch einmal.",

@@ -53,7 +53,7 @@ export default {
   problem_unavailable: "The gateway can't do this right now. Try again in a moment.",
   problem_provider_timeout: "The storage service took too long to respond. Try again in a moment.",
   problem_storage_full: "The storage is full. Delete something, or ask your administrator for more space.",
-  problem_storage_full_trash: "The storage is full, and files in the trash still take up space. Empty the trash, delete files permanently, or ask your administrator for more space.",
+  problem_storage_full_trash: "The storage is full. Deleted files still take up space for some time, also those removed from the trash. Ask your administrator for more space.",
   problem_storage_full_guest: "The storage is full. Ask the person who sent you the link to make room.",
   problem_checksum_mismatch: "The file was damaged during the transfer. Try again.",
   problem_offset_mismatch: "The upload got out of step. Try again.",

@@ -53,7 +53,7 @@ export default {
   problem_unavailable: "La pasarela no puede hacerlo ahora. Inténtelo de nuevo en un momento.",
   problem_provider_timeout: "El servicio de almacenamiento tardó demasiado en responder. Inténtelo de nuevo en un momento.",
   problem_storage_full: "El almacenamiento está lleno. Elimine algo o pida más espacio a su administrador.",
-  problem_storage_full_trash: "El almacenamiento está lleno, y los archivos de la papelera siguen ocupando espacio. Vacíe la papelera, elimine archivos definitivamente o pida más espacio a su administrador.",
+  problem_storage_full_trash: "El almacenamiento está lleno. Los archivos eliminados siguen ocupando espacio durante un tiempo, también los que se quitaron de la papelera. Pida más espacio a su administrador.",
   problem_storage_full_guest: "El almacenamiento está lleno. Pida a la persona que le envió el enlace que libere espacio.",
   problem_checksum_mismatch: "El archivo se dañó durante la transferencia. Inténtelo de nuevo.",
   problem_offset_mismatch: "La subida perdió la sincronización. Inténtelo de nuevo.",

@@ -53,7 +53,7 @@ export default {
   problem_unavailable: "La passerelle ne peut pas le faire pour le moment. Réessayez dans un instant.",
   problem_provider_timeout: "Le service de stockage a mis trop de temps à répondre. Réessayez dans un instant.",
   problem_storage_full: "Le stockage est plein. Supprimez quelque chose ou demandez plus de place à votre administrateur.",
-  problem_storage_full_trash: "Le stockage est plein, et les fichiers de la corbeille occupent encore de la place. Videz la corbeille, supprimez des fichiers définitivement ou demandez plus de place à votre administrateur.",
+  problem_storage_full_trash: "Le stockage est plein. Les fichiers supprimés occupent encore de la place pendant un certain temps, même ceux retirés de la corbeille. Demandez plus de place à votre administrateur.",
   problem_storage_full_guest: "Le stockage est plein. Demandez à la personne qui vous a envoyé le lien de libérer de la place.",
   problem_checksum_mismatch: "Le fichier a été endommagé pendant le transfert. Réessayez.",
   problem_offset_mismatch: "L’envoi s’est désynchronisé. Réessayez.",
