@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import update
 
 from portico.api.tus import MEDIA_TYPE, UPLOADS
+from portico.model.paths import TRASH as TRASH_FOLDER
 from portico.model.paths import Path
 from portico.operations.trash import sweep_trash
-from portico.providers.contract.provider import TRASH as TRASH_FOLDER
 from portico.providers.local import staging, uploads
 from portico.providers.local.provider import LocalProvider
 from portico.runtime import processes

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from portico.model.errors import Changed, PorticoError, changed
-from portico.model.paths import Path
-from portico.providers.contract.provider import TRASH, Provider
+from portico.model.paths import TRASH, Path
+from portico.providers.contract.provider import Provider
 from portico.providers.objects.service import ObjectService, Version, key_of
 
 from ..recorded_drive import RecordedDrive

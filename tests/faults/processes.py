@@ -20,9 +20,9 @@ from portico.accounts.connections import Connections
 from portico.accounts.passwords import Passwords
 from portico.accounts.users import Users
 from portico.accounts.vault import SecretKey, Vault
-from portico.model.paths import RESERVED_PREFIX
+from portico.model.paths import RESERVED_PREFIX, TRASH
 from portico.model.paths import Path as StoragePath
-from portico.providers.contract.provider import TRASH, Provider
+from portico.providers.contract.provider import Provider
 from portico.providers.contract.registry import open_provider
 from portico.providers.s3.provider import S3Provider
 from portico.settings import settings

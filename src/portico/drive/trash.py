@@ -15,8 +15,8 @@ import structlog
 
 from portico.model.entries import Entry
 from portico.model.errors import InvalidPath, IsAFolder, NotAFolder, NotFound, NotPossible, PorticoError, changed
-from portico.model.paths import TOP, Path, Place
-from portico.providers.contract.provider import TRASH, DoesNotFitInTrash, Provider
+from portico.model.paths import TOP, TRASH, Path, Place
+from portico.providers.contract.provider import DoesNotFitInTrash, Provider
 from portico.providers.contract.uploads import KeptFile
 from portico.runtime.tasks import for_each, run_to_end
 from portico.store.journal import BegunChange, Recording, Version, version_of

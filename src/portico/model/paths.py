@@ -18,6 +18,9 @@ RESERVED_PREFIX = ".portico~"
 In any case: to some file systems and services, names that differ only in case are the same.
 """
 
+TRASH = f"{RESERVED_PREFIX}trash"
+"""The folder of the trash, at the top of a connection."""
+
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f/\\\\\ud800-\udfff]")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 

@@ -11,8 +11,8 @@ import pytest
 from portico.drive.cursors import CursorSeal
 from portico.drive.drive import OnConflict
 from portico.model.errors import AlreadyExists, FolderNotEmpty, InvalidPath, IsAFolder, NotFound, ProviderUnavailable
-from portico.model.paths import Path
-from portico.providers.contract.provider import TRASH, Provider
+from portico.model.paths import TRASH, Path
+from portico.providers.contract.provider import Provider
 from portico.providers.objects.service import folder_key
 from portico.providers.s3.service import Service
 from portico.runtime.progress_counter import CURRENT, ProgressCounter

@@ -8,8 +8,7 @@ from bench.servers import S3_KEY, S3_SECRET
 from bench.workspace import Workspace
 
 from portico.model.errors import FolderNotEmpty, NotFound
-from portico.model.paths import Path
-from portico.providers.contract.provider import TRASH
+from portico.model.paths import TRASH, Path
 from portico.providers.s3.provider import S3Provider
 
 from .actions import at, content, put

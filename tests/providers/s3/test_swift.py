@@ -6,8 +6,7 @@ from secrets import token_hex
 import pytest
 
 from portico.model.errors import NotFound
-from portico.model.paths import Path
-from portico.providers.contract.provider import TRASH
+from portico.model.paths import TRASH, Path
 from portico.providers.contract.registry import open_provider
 from portico.providers.multipart.parts import MIN_PART_BYTES
 from portico.providers.s3.provider import S3Provider

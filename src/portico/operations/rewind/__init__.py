@@ -1,0 +1,1 @@
+"""Undo what one actor did: from the journal a plan, from the plan changes."""

@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 
 from portico.model.errors import NotFound
+from portico.model.paths import TRASH
 from portico.observability.audit import DONE, INTERRUPTED, UNKNOWN
 from portico.operations.rewind.locations import EMPTY, Location, Locations, Touched
 from portico.operations.rewind.steps import Step, in_order
-from portico.providers.contract.provider import TRASH
 from portico.store.journal import Version
 from portico.store.trash import next_id
 

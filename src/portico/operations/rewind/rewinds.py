@@ -13,12 +13,12 @@ import structlog
 from portico.accounts.share_links import ShareLinks
 from portico.drive.connection_pool import ConnectionPool
 from portico.model.errors import InvalidRequest, NotFound, PorticoError
+from portico.model.paths import TRASH
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.rewind.execution import Execution
 from portico.operations.rewind.locations import Location, Touched
 from portico.operations.rewind.plan import ACTIONS, Change, LeftAlone, Plan, plan
 from portico.operations.rewind.steps import Step
-from portico.providers.contract.provider import TRASH
 from portico.store.database import AnyRow, Database
 from portico.store.history import ActorFilter, changes_after, changes_by
 from portico.store.journal import Journal, Version

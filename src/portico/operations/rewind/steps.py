@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from portico.model.paths import TRASH
 from portico.operations.rewind.locations import EMPTY, Location
-from portico.providers.contract.provider import TRASH
 from portico.store.journal import Version
 
 

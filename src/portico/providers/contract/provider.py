@@ -10,7 +10,7 @@ import msgspec
 
 from portico.model.entries import Download, Entry, Page
 from portico.model.errors import InvalidCursor, NotAFolder, NotFound
-from portico.model.paths import RESERVED_PREFIX, Path
+from portico.model.paths import Path
 from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions
 
 Found = tuple[Path, Entry]
@@ -53,9 +53,6 @@ def decode(token: str, kind: type[T]) -> T:
 
 TIMEOUT_SECONDS = 30.0
 """The default timeout of a request with all its attempts, or without progress while content is transferred."""
-
-TRASH = f"{RESERVED_PREFIX}trash"
-"""The folder of the trash, at the top of a connection."""
 
 
 class DoesNotFitInTrash(Exception):

@@ -23,8 +23,7 @@ from portico.model.errors import (
     is_a_folder,
     not_found,
 )
-from portico.model.paths import RESERVED_PREFIX, Path
-from portico.providers.contract.provider import TRASH
+from portico.model.paths import RESERVED_PREFIX, TRASH, Path
 from portico.providers.objects.service import ObjectService, Version, folder_key, key_of, name_of, path_of
 from portico.providers.objects.store import ObjectStore
 from portico.providers.objects.trees import ATTEMPTS, check_merge, count_files, file_size, move_objects
