@@ -9,8 +9,8 @@ import pytest
 
 from portico.store import journal
 from portico.store.database import Database
-from portico.store.journal import find_lines
 
+from ..journals import lines_of
 from .conftest import Clock, OpenGateway
 from .gateways import CLIENT, Gateway, Step, address, form, named
 
@@ -288,7 +288,7 @@ async def test_it_can_be_off(open_gateway: OpenGateway) -> None:
 
 async def in_database(gateway: Gateway) -> list[tuple[str, str | None, str]]:
     database = Database(gateway.settings.database_url)
-    found = await find_lines(database)
+    found = await lines_of(database)
     await database.close()
     return [(line["action"], line.get("path"), line["outcome"]) for line in found]
 

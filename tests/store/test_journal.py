@@ -19,11 +19,12 @@ from portico.store import journal as module
 from portico.store.begun_changes import BegunFiles
 from portico.store.begun_rows import BegunRows
 from portico.store.database import Database
-from portico.store.journal import Journal, Recording, Version, find_lines, remove_rows
+from portico.store.journal import Journal, Recording, Version, remove_rows
 from portico.store.tables import changes_begun, connections, journal, trash
 from portico.store.trash import Trashed
 
 from ..fixtures import Clock
+from ..journals import lines_of
 
 PLACE = Place("c", Path.parse("/f"))
 
@@ -392,7 +393,7 @@ async def test_without_its_line_a_required_sign_in_is_refused(
     assert len(losses) == 1
     await restore_table(database)
     await required.note(line("mkdir"))
-    found = await find_lines(database)
+    found = await lines_of(database)
     assert [(each["action"], each.get("lost")) for each in found] == [("mkdir", None), ("audit", 1)]
 
 
@@ -445,7 +446,7 @@ async def test_more_lines_than_can_wait_are_lost_and_counted(
         await queued.note(line(f"action-{number}"))
     assert (queued.queued, len(losses)) == (3, 2)
     await queued.close()
-    found = await find_lines(database)
+    found = await lines_of(database)
     assert [each["action"] for each in found] == ["action-0", "action-1", "action-2", "audit"]
     assert found[-1]["lost"] == 2
 
@@ -492,27 +493,11 @@ async def test_a_file_has_the_same_lines(database: Database, tmp_path: FilePath)
     await recording.settle("done")
     await both.close()
     lines = [json.loads(each) for each in file.read_text().splitlines()]
-    assert [each for each in lines if each["outcome"] != "begun"] == await find_lines(database)
+    assert [each for each in lines if each["outcome"] != "begun"] == await lines_of(database)
     assert [each["outcome"] for each in lines] == ["done", "begun", "done"]
 
 
-# Reading and removing
-
-
-async def test_a_search_finds_the_newest_lines_that_fit(database: Database, required: Journal, clock: Clock) -> None:
-    for number, user in enumerate(("Ann", "bob", "ann", "os:root")):
-        await required.record(line("delete" if number < 3 else "user.add", user=user, path=f"/{number}"))
-        clock.advance(3600)
-
-    async def paths(**filters: Any) -> list[str]:
-        return [each["path"] for each in await find_lines(database, **filters)]
-
-    assert await paths() == ["/0", "/1", "/2", "/3"]
-    assert await paths(limit=2) == ["/2", "/3"]
-    assert await paths(user="ANN") == ["/0", "/2"]
-    assert await paths(action="delete", user="bob") == ["/1"]
-    assert await paths(since=timedelta(hours=2)) == ["/2", "/3"]
-    assert (await find_lines(database))[0]["node"] == "one"
+# Removing
 
 
 async def test_old_rows_are_removed_but_the_last_one_which_the_next_number_follows(

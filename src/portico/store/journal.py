@@ -469,29 +469,10 @@ def _version(value: Version | None) -> str | None:
     return None if value is None else msgspec.json.encode(value).decode()
 
 
-async def find_lines(
-    database: Database,
-    *,
-    user: str | None = None,
-    action: str | None = None,
-    since: timedelta | None = None,
-    limit: int = 100,
-) -> Sequence[dict[str, Any]]:
-    """The newest lines that fit, the oldest of them first."""
-    query = select(journal.c.line).order_by(journal.c.number.desc()).limit(limit)
-    if user is not None:
-        query = query.where(journal.c.user == user.casefold())
-    if action is not None:
-        query = query.where(journal.c.action == action)
-    if since is not None:
-        query = query.where(journal.c.at >= _before(database, since))
-    return [msgspec.json.decode(row.line) for row in reversed(await database.fetch(query))]
-
-
 async def remove_rows(database: Database, older_than: timedelta) -> int:
     """Returns how many there were. Some at a time: meanwhile others write. The last row stays: the next number follows it."""
     old = select(journal.c.number).where(
-        journal.c.at < _before(database, older_than),
+        journal.c.at < database.now() - clock.milliseconds(older_than),
         journal.c.number < select(func.max(journal.c.number)).scalar_subquery(),
     )
     statement = delete(journal).where(journal.c.number.in_(old.limit(_REMOVED_AT_ONCE)))
@@ -499,7 +480,3 @@ async def remove_rows(database: Database, older_than: timedelta) -> int:
     while count := await database.execute(statement, wait=SWEEP_WAIT):
         removed += count
     return removed
-
-
-def _before(database: Database, time: timedelta) -> int:
-    return database.now() - clock.milliseconds(time)

@@ -205,7 +205,7 @@ journal = Table(
     metadata,
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("change", String(32), unique=True),
-    Column("at", BigInteger, nullable=False, index=True),
+    Column("at", BigInteger, nullable=False),
     Column("node", String(64), nullable=False),
     Column("user", String(256)),
     Column("key", String(32)),
@@ -223,7 +223,7 @@ journal = Table(
     Column("after", Text),
     Column("line", Text, nullable=False),
 )
-for _name in ("user", "address", "action", "outcome"):
+for _name in ("at", "user", "address", "action", "outcome"):
     Index(f"ix_journal_{_name}", journal.c[_name], journal.c.number)
 for _name in ("key", "link", "session"):
     _there = journal.c[_name].is_not(None)
@@ -234,6 +234,7 @@ for _connection, _name in (("connection", "place"), ("to_connection", "target"))
         f"ix_journal_{_name}",
         journal.c[_connection],
         journal.c[_name],
+        journal.c.number,
         sqlite_where=_there,
         postgresql_where=_there,
         postgresql_ops={_name: "text_pattern_ops"},

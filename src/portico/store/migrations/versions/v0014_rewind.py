@@ -9,10 +9,11 @@ branch_labels = None
 depends_on = None
 
 _RARE = ("key", "link", "session")
-_EVERYWHERE = ("user", "address", "action", "outcome")
+_EVERYWHERE = ("at", "user", "address", "action", "outcome")
 
 
 def upgrade() -> None:
+    op.drop_index("ix_journal_at", "journal")
     op.drop_index("ix_journal_user", "journal")
     for name in _RARE:
         there = text(f'"{name}" IS NOT NULL')
@@ -24,7 +25,7 @@ def upgrade() -> None:
         op.create_index(
             f"ix_journal_{place}",
             "journal",
-            [connection, place],
+            [connection, place, "number"],
             postgresql_where=there,
             sqlite_where=there,
             postgresql_ops={place: "text_pattern_ops"},

@@ -1,0 +1,179 @@
+"""`find`: the lines of the journal that fit, newest first, page by page."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import ColumnElement, CompoundSelect, Select, and_, func, intersect, or_, select, union_all
+
+from portico.model.errors import InvalidCursor
+from portico.model.paths import Place
+from portico.store.database import Database
+from portico.store.tables import journal
+
+Where = ColumnElement[bool]
+Numbers = Select[Any] | CompoundSelect[Any]
+
+_NEWEST: Final = 10_000
+"""Rows that are looked at one by one before an index of places is read, which is not in their order."""
+_FEW: Final = 200_000
+"""Rows below a place that are gathered from its index to be compared with another one's."""
+_OVERTAKING: Final = 10_000
+"""A row may have waited for the database while as many later ones were written."""
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """What a line must be like; what is None doesn't matter."""
+
+    user: str | None = None
+    """In any case of letters."""
+    key: str | None = None
+    """The id of an API key."""
+    link: str | None = None
+    """The id of a share link."""
+    session: str | None = None
+    address: str | None = None
+    action: str | None = None
+    outcome: str | None = None
+    since: int | None = None
+    """Milliseconds since the epoch."""
+    until: int | None = None
+    """As `since`; a line of this moment doesn't fit."""
+    place: Place | None = None
+    """What was changed, or became of it; from the top of the provider."""
+    is_below: bool = False
+    """Whether everything below the place fits, too."""
+
+
+class JournalPage(msgspec.Struct, frozen=True):
+    lines: Sequence[dict[str, Any]]
+    cursor: str | None
+    """For the next page; None if there is none."""
+
+
+async def find(database: Database, search: Search, *, size: int, cursor: str | None = None) -> JournalPage:
+    """No row is skipped or repeated while others are added. `InvalidCursor` for a text that is no cursor."""
+    rows = await _Finder(database, search).rows(size + 1, _number(cursor))
+    following = str(rows[size - 1].number) if len(rows) > size else None
+    return JournalPage([msgspec.json.decode(row.line) for row in rows[:size]], following)
+
+
+def _number(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    if cursor.isascii() and cursor.isdecimal() and len(cursor) < 19:  # as far as a number of the database goes
+        return int(cursor)
+    raise InvalidCursor("The cursor is not valid. Start again without a cursor.")
+
+
+class _Finder:
+    def __init__(self, database: Database, search: Search) -> None:
+        self._database = database
+        self._search = search
+        user = search.user.casefold() if search.user is not None else None
+        values = {**msgspec.structs.asdict(search), "user": user}
+        names = ("user", "key", "link", "session", "address", "action", "outcome")
+        self._equal = [journal.c[name] == values[name] for name in names if values[name] is not None]
+        self._places = _at(search, database.dialect)
+        # SQLite knows no numbers of rows: it would gather all rows of the place first.
+        self._looked_at_places = _at(search, database.dialect, indexed=database.dialect != "sqlite")
+
+    async def rows(self, most: int, before: int | None) -> Sequence[Any]:
+        """Newest first. Each turn takes rows by their numbers, which time follows nearly, but not quite."""
+        found: list[Any] = []
+        bounds = await self._bounds()
+        if bounds is None:
+            return found
+        low, high = bounds
+        high = high if before is None else min(high, before)
+        while len(found) < most:
+            rows = await self._some(most, low, high)
+            found += [row for row in rows if self._is_in_time(row.at)]
+            if len(rows) < most:
+                break
+            high = rows[-1].number
+        return found[:most]
+
+    def _is_in_time(self, at: int) -> bool:
+        since, until = self._search.since, self._search.until
+        return (since is None or since <= at) and (until is None or at < until)
+
+    async def _bounds(self) -> tuple[int, int] | None:
+        """The least number of a row that fits in time, and one more than the greatest; None if none does."""
+        at, number, since, until = journal.c.at, journal.c.number, self._search.since, self._search.until
+        low: Any = select(func.min(number))
+        high: Any = select(func.max(number))
+        if since is not None:
+            first = select(number).where(at >= since).order_by(at).limit(_OVERTAKING).subquery()
+            low = select(func.min(first.c.number))
+        if until is not None:
+            last = select(number).where(at < until).order_by(at.desc()).limit(_OVERTAKING).subquery()
+            high = select(func.max(last.c.number))
+        found = await self._database.first(
+            select(low.scalar_subquery().label("low"), high.scalar_subquery().label("high"))
+        )
+        if found is None or found.low is None or found.high is None:
+            return None
+        return found.low, found.high + 1
+
+    async def _some(self, most: int, low: int, high: int) -> Sequence[Any]:
+        """At least `most` rows that fit, but for their time; fewer only if there are no others."""
+        if not self._places:
+            return await self._numbered(self._numbers(low, high), most)
+        newest = max(low, high - _NEWEST)
+        rows = await self._looked_at(most, newest, high)
+        if len(rows) == most or newest == low:
+            return rows
+        gathered = union_all(*(self._gathered(place, low, high) for place in self._places))
+        if not self._equal:
+            return await self._numbered(gathered, most)
+        counted = await self._database.first(select(func.count()).select_from(gathered.limit(_FEW + 1).subquery()))
+        if counted and counted[0] <= _FEW:
+            return await self._numbered(self._numbers(low, high, select(gathered.subquery().c.number)), most)
+        return await self._looked_at(most, low, high)
+
+    def _numbers(self, low: int, high: int, *others: Select[Any]) -> Numbers:
+        """Those of the rows that are as wanted, by one index for each column."""
+        wanted = [select(journal.c.number).where(each, *_between(low, high)) for each in self._equal]
+        first, *more = [*wanted, *others] or [select(journal.c.number).where(*_between(low, high))]
+        if not more:
+            return first
+        if self._database.dialect == "sqlite":
+            return intersect(first, *more)  # merged in their order, and no further than wanted
+        return first.where(*(journal.c.number.in_(each) for each in more))  # PostgreSQL merges these, but no INTERSECT
+
+    def _gathered(self, place: Where, low: int, high: int) -> Select[Any]:
+        """The sum keeps the database from looking at all rows in their order instead."""
+        return select((journal.c.number + 0).label("number")).where(place, *_between(low, high))
+
+    async def _numbered(self, numbers: Numbers, most: int) -> Sequence[Any]:
+        """The rows of the greatest numbers. A row is named twice if both of its places fit."""
+        newest = numbers.order_by(numbers.selected_columns.number.desc()).limit(2 * most if self._places else most)
+        query = select(journal.c.number, journal.c.at, journal.c.line).where(journal.c.number.in_(newest))
+        return await self._database.fetch(query.order_by(journal.c.number.desc()))
+
+    async def _looked_at(self, most: int, low: int, high: int) -> Sequence[Any]:
+        """Row by row, in the order of their numbers, or of those that one of the other columns has."""
+        query = select(journal.c.number, journal.c.at, journal.c.line)
+        query = query.where(*self._equal, or_(*self._looked_at_places), *_between(low, high))
+        return await self._database.fetch(query.order_by(journal.c.number.desc()).limit(most))
+
+
+def _between(low: int, high: int) -> tuple[Where, Where]:
+    return journal.c.number >= low, journal.c.number < high
+
+
+def _at(search: Search, dialect: str, *, indexed: bool = True) -> list[Where]:
+    """The wanted place, and everything below it, each as a range of an index, for both places of a row."""
+    if search.place is None:
+        return []
+    path, found = str(search.place.path), []
+    above, below = ("~>~", "~<~") if dialect == "postgresql" else (">", "<")  # byte by byte, as in the index
+    for connection, column in ((journal.c.connection, journal.c.place), (journal.c.to_connection, journal.c.target)):
+        text: Any = column if indexed else func.coalesce(column, "")
+        found.append(and_(connection == search.place.connection, text == path))
+        if search.is_below:
+            start = path.rstrip("/")
+            inner = text.bool_op(above)(f"{start}/"), text.bool_op(below)(f"{start}0")  # "0" is next to "/"
+            found.append(and_(connection == search.place.connection, *inner))
+    return found
