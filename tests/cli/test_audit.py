@@ -1,3 +1,6 @@
+import asyncio
+import csv
+import io
 import json
 import os
 import subprocess
@@ -7,7 +10,13 @@ from typing import Any
 
 import pytest
 
+from portico.cli.administration import audit
 from portico.cli.administration.home import my_name, prepare
+from portico.model.paths import Path as StoragePath
+from portico.model.paths import Place
+from portico.observability.audit import AuditLine
+from portico.store.database import Database
+from portico.store.journal import Journal
 
 from .conftest import Portico
 
@@ -135,3 +144,110 @@ def test_the_journal_is_searched(portico: Portico, home: Path, monkeypatch: pyte
     assert portico("audit", "list", "--action", "nothing").out == "No audit lines match.\n"
     for wrong in (("--limit", "0"), ("--limit", "x"), ("--since", "soon")):
         assert portico("audit", "list", *wrong).code == 2
+
+
+def record(home: Path, *changes: tuple[AuditLine, Place]) -> None:
+    async def work() -> None:
+        database = Database(f"sqlite:///{home / 'portico.db'}")
+        journal = Journal(database, node="one")
+        for line, place in changes:
+            recording = journal.recording(line)
+            recording.concern(place)
+            await recording.begin()
+            await recording.settle("done")
+        await journal.close()
+        await database.close()
+
+    asyncio.run(work())
+
+
+def upload(path: str, **fields: Any) -> AuditLine:
+    return AuditLine(action="upload", path=path, **fields)
+
+
+def place(connection: str, path: str) -> Place:
+    return Place(connection, StoragePath.parse(path))
+
+
+def test_lines_about_a_folder_of_a_connection(anna: Portico, home: Path) -> None:
+    anna(
+        *("connection", "add", "cloud", "--kind", "s3", "--option", "bucket=b"),
+        *("--option", "prefix=top/team", "--secret-stdin"),
+        stdin="access-key-id=id\nsecret-access-key=secret\n",
+    )
+    record(
+        home,
+        (upload("/1"), place("cloud", "/top/team/a/b.txt")),
+        (upload("/2"), place("cloud", "/top/team/a")),
+        (upload("/3"), place("cloud", "/top/team/ab")),
+        (upload("/4"), place("cloud", "/a/b.txt")),
+        (upload("/5"), place("local", "/a/b.txt")),
+        (upload("/6"), place("deleted", "/a/b.txt")),
+    )
+
+    def paths(*options: str) -> list[str]:
+        return [line["path"] for line in anna("audit", "list", "--json", *options).lines]
+
+    assert paths("--connection", "cloud") == ["/1", "/2", "/3"]
+    assert paths("--connection", "cloud", "--below", "/a/") == ["/1", "/2"]
+    assert paths("--connection", "cloud", "--path", "/a") == ["/2"]
+    assert paths("--connection", "cloud", "--below", "a", "--limit", "1") == ["/2"]
+    assert paths("--connection", "deleted", "--below", "/a") == ["/6"]
+    for wrong in (("--below", "/a"), ("--connection", "cloud", "--below", "/a", "--path", "/a")):
+        assert anna("audit", "list", *wrong).code == 2
+
+
+def test_filters_and_times(anna: Portico, home: Path) -> None:
+    record(
+        home,
+        (upload("/1", key="k", link="l", session="s", client="192.0.2.1"), place("local", "/1")),
+        (upload("/2"), place("local", "/2")),
+    )
+    for words in (
+        ("--key", "k"),
+        ("--link", "l"),
+        ("--session", "s"),
+        ("--address", "192.0.2.1"),
+        ("--link", "l", "--outcome", "done", "--since", "2020-01-31", "--until", "2999-01-31T09:00+02:00"),
+    ):
+        assert [line["path"] for line in anna("audit", "list", "--json", *words).lines] == ["/1"]
+    assert anna("audit", "list", "--until", "2020-01-31").out == "No audit lines match.\n"
+    assert anna("audit", "list", "--since", "2999-01-31").out == "No audit lines match.\n"
+    assert anna("audit", "list", "--until", "1h").out == "No audit lines match.\n"
+    for wrong in ("2027-99-99", "-1", "soon"):
+        assert anna("audit", "list", f"--until={wrong}").code == 2
+
+
+def test_all_lines_are_exported_page_by_page(anna: Portico, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "_PAGE", 2)
+    record(home, *((upload(f"/{number}ü", user="ann"), place("local", f"/{number}")) for number in range(5)))
+    newest_first = [f"/{number}ü" for number in range(4, -1, -1)]
+    exported = anna("audit", "list", "--user", "ann", "--all", "--format", "jsonl")
+    assert [line["path"] for line in exported.lines] == newest_first
+    assert exported.lines[0].keys() == {"time", "node", "user", "action", "path", "outcome"}
+    table = list(csv.DictReader(io.StringIO(anna("audit", "list", "--user", "ann", "--all", "--format", "csv").out)))
+    assert [line["path"] for line in table] == newest_first
+    three = anna("audit", "list", "--limit", "3", "--format", "jsonl").lines
+    assert [line["path"] for line in three] == newest_first[:3]
+    assert [line["path"] for line in anna("audit", "list", "--limit", "3", "--json").lines] == newest_first[2::-1]
+    assert anna("audit", "list", "--format", "json").out == anna("audit", "list", "--json").out
+    for wrong in (("--all",), ("--all", "--json"), ("--format", "xml"), ("--json", "--format", "csv")):
+        assert anna("audit", "list", *wrong).code == 2
+
+
+def test_a_spreadsheet_finds_no_formula_in_an_export(anna: Portico, home: Path) -> None:
+    lines = [
+        upload("/a", guest="=1+1", changed=["=x", "y"], bytes=7),
+        upload("/b", guest='+a,"b"\n'),
+        upload("/c", guest="-a", link="@l"),
+        upload("/d", guest="\ta", folder="\ra"),
+        upload("/e", guest="a=1", folder="\u202egpj"),
+    ]
+    record(home, *((line, place("local", "/a")) for line in lines))
+    out = anna("audit", "list", "--connection", "local", "--all", "--format", "csv").out
+    assert out.startswith("time,node,request_id,user,key,")
+    found = list(csv.DictReader(io.StringIO(out)))[::-1]
+    assert [line["guest"][:2] for line in found] == ["'=", "'+", "'-", "\\u", "a="]
+    assert (found[0]["changed"], found[0]["bytes"], found[2]["link"]) == ("'=x y", "7", "'@l")
+    assert (found[1]["path"], found[4]["folder"]) == ("/b", "\\u202egpj")
+    assert {character for character in out if ord(character) < 32} == {"\n"}

@@ -58,8 +58,8 @@ COLUMNS = {
 @pytest.mark.parametrize("name", COLUMNS)
 async def test_each_column_is_searched(database: Database, name: str) -> None:
     await add(database, {}, {name: COLUMNS[name]}, {name: "other"}, {name: COLUMNS[name]})
-    assert await numbers(database, **{name: COLUMNS[name]}) == [4, 2]
-    assert await numbers(database, 1, **{name: COLUMNS[name]}) == [4, 2]
+    wanted: dict[str, Any] = {name: COLUMNS[name]}
+    assert await numbers(database, **wanted) == await numbers(database, 1, **wanted) == [4, 2]
 
 
 async def test_a_user_is_found_in_any_case(database: Database) -> None:
@@ -146,7 +146,7 @@ async def test_every_way_of_searching_finds_the_same(
     monkeypatch.setattr(module, "_FEW", few)
     monkeypatch.setattr(module, "_NEWEST", newest)
     chosen = random.Random(7)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "at": number + chosen.randrange(9),
             "user": chosen.choice(("ann", "bob")),

@@ -362,7 +362,7 @@ class ConnectionPool:
         )
         return _Opened(
             provider,
-            Path.parse(options.get(PREFIX_OPTION, "")),
+            prefix_of(connection),
             connection.revision,
             trusted_until=0.0,
             claims=NameClaims(connection.name, self._leases),
@@ -382,6 +382,11 @@ class ConnectionPool:
         self._retired = [(since, provider) for since, provider in self._retired if since >= before]
         for provider in due:
             await provider.close()
+
+
+def prefix_of(connection: Connection) -> Path:
+    """The folder of the storage that is the top of the connection."""
+    return Path.parse(connection.options.get(PREFIX_OPTION, ""))
 
 
 def _sentence(name: str, error: PorticoError) -> str:
