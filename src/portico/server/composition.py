@@ -35,6 +35,7 @@ from portico.operations.actors.idempotency import Idempotency
 from portico.operations.actors.request_context import Admission
 from portico.operations.actors.tree import Trees
 from portico.operations.files.archives import ArchiveLimits, ArchiveMemory
+from portico.operations.files.downloads import Downloads
 from portico.operations.files.files import FileServices
 from portico.operations.files.receipts import Receipts
 from portico.operations.gateway import Gateway
@@ -182,6 +183,7 @@ async def open_gateway(
             Usage(links, guests, database.now),
             FileServices(
                 journal,
+                Downloads(journal) if settings.journal_downloads else None,
                 digests,
                 links,
                 guests,

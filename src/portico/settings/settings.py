@@ -332,6 +332,13 @@ class Settings:
         "How long the journal is kept, like 90d, or forever. The file in audit.log is not "
         "affected; use log rotation for it.",
     )
+    journal_downloads: bool = _setting(
+        "journal.downloads",
+        parsers.flag,
+        True,
+        "Whether downloads are recorded in the journal: one line for each file, user, API key or "
+        "guest, and hour. Downloads never wait for these lines, and never fail without them.",
+    )
     metrics_address: tuple[str, int] | None = _setting(
         "metrics.address",
         parsers.listener,

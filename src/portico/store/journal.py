@@ -177,6 +177,8 @@ class _Settled(msgspec.Struct):
 
     row: dict[str, Any]
     kept: list[Trashed] = []
+    once: AuditLine | None = None
+    """What the file gets, too, if no row had this id."""
 
 
 class _Waiting(msgspec.Struct):
@@ -259,6 +261,16 @@ class Journal:
         """For what was refused or has happened. Never raises."""
         self.file.end(line)
         await self._add(_Settled(self._row(line)), is_waited_for=self._is_required)
+
+    def note_once(self, row_id: str, line: AuditLine, place: Place | None) -> bool:
+        """For what may have been noted before, here or elsewhere: of one id, there is one row. Waits for nothing. False if
+        the line is lost: half of the room is left to the rows of changes."""
+        if len(self._batches) >= MAX_QUEUED // 2:
+            self._lose("too many lines wait for the database")
+            return False
+        row = self._row(line) | _places(place, None) | {"change": row_id}
+        self._queue(_Settled(row, once=line), is_waited_for=False)
+        return True
 
     # Changes of files
 
@@ -387,15 +399,16 @@ class Journal:
         lost, settled = self._lost, [waiting.settled for waiting in batch]
         if lost:
             settled.append(_Settled(self._row(AuditLine(action="audit", lost=lost))))
-        changes = [each.row["change"] for each in settled if each.row["change"]]
+        changes = [each.row["change"] for each in settled if each.row["change"] and not each.once]
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> Sequence[AuditLine]:
             if changes:
                 self._begun.remove(connection, changes)
-            _insert(connection, settled)
+            return _insert(connection, settled)
 
         durable = any(waiting.is_waited_for for waiting in batch)
-        await self._database.at_once(work, durable=durable)
+        for line in await self._database.at_once(work, durable=durable):
+            self.file.end(line)
         self._lost -= lost
         self._failure = ""
         if changes:
@@ -441,10 +454,18 @@ def _settled(row: dict[str, Any], change: Noted) -> _Settled:
     return _Settled(row, change.kept)
 
 
-def _insert(connection: Connection, settled: Sequence[_Settled]) -> None:
-    """In one transaction: what has ended gets its numbers, and what was kept its rows in the trash. What is there stays."""
+def _insert(connection: Connection, settled: Sequence[_Settled]) -> Sequence[AuditLine]:
+    """In one transaction: what has ended gets its numbers, and what was kept its rows in the trash. What is there stays.
+
+    Returns the lines that are there only once, and that are new.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(_ONE_AT_A_TIME)
+    if once := [each.row["change"] for each in settled if each.once]:
+        known = {*connection.execute(select(journal.c.change).where(journal.c.change.in_(once))).scalars()}
+        settled = [each for each in settled if not (each.once and each.row["change"] in known)]
+        if not settled:
+            return ()
     last: int = connection.execute(_LAST).scalar() or 0
     rows = [each.row for each in settled]
     for number, row in enumerate(rows, last + 1):
@@ -454,6 +475,7 @@ def _insert(connection: Connection, settled: Sequence[_Settled]) -> None:
         there = set(connection.execute(_CONNECTIONS).scalars())
         if kept := [record for record in kept if record["connection"] in there]:  # it may have been deleted meanwhile
             insert_new(connection, trash, kept)
+    return [each.once for each in settled if each.once]
 
 
 def _places(place: Place | None, target: Place | None) -> dict[str, Any]:

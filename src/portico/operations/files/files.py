@@ -22,6 +22,7 @@ from portico.operations.actors.auditing import Change, ChangeResult, note_refusa
 from portico.operations.actors.tree import Tree
 from portico.operations.files import replay
 from portico.operations.files.archives import Archive, ArchiveLimits, ArchiveMemory
+from portico.operations.files.downloads import FILE, ZIP, Downloads
 from portico.operations.files.receipts import Receipt, Receipts
 from portico.operations.files.search import Criteria, SearchPage, search
 from portico.operations.files.transfer import Transfer
@@ -54,6 +55,8 @@ class Ticket(msgspec.Struct, frozen=True):
 
 class FileServices(msgspec.Struct, frozen=True):
     journal: Journal
+    downloads: Downloads | None
+    """None if they are not recorded."""
     digests: FileDigests
     links: ShareLinks
     guests: Guests
@@ -157,6 +160,7 @@ class Files:
         except BaseException:
             await download.chunks.aclose()
             raise
+        self._note_download(FILE, drive, path)
         return download
 
     async def archive(self, folder: Path, chosen: Sequence[Path] = ()) -> Archive:
@@ -171,6 +175,7 @@ class Files:
         async def begin() -> None:
             what = "\0".join(["zip", str(folder), *sorted(map(str, chosen))])
             await self._limits.count_download("zip", folder, what, archive.size)
+            self._note_download(ZIP, drive, folder)
 
         archive = Archive(
             self._tree,
@@ -202,11 +207,16 @@ class Files:
         path = planned.path
         if planned.size > SMALL:  # as good as the file, for many
             await self._limits.count_download("download", path, str(path), planned.entry.size)
+            self._note_download(FILE, planned.drive, path)
         self._context.release()  # it waits for its turn, not for the storage
         made: Thumbnail = await self._tree.cancellable(
             planned.make(self._actor.share), Standing(self._actor, path, Right.DOWNLOAD)
         )
         return made
+
+    def _note_download(self, action: str, drive: Drive, path: Path) -> None:
+        if downloads := self._shared.downloads:
+            downloads.note(self._actor, action, path, drive.place(path) if drive.connection else None)
 
     async def ticket(self, path: Path, *, recursive: bool = False, renewed: str | None = None) -> Ticket:
         """A ticket with which this file can be downloaded without a token; if `recursive`, a folder as an archive.
