@@ -111,7 +111,6 @@ async def test_every_change_has_a_line(gateway: Gateway) -> None:
 async def test_what_only_looks_has_no_line(gateway: Gateway) -> None:
     gateway.put("a")
     for method, parameters in (
-        ("GET", {}),
         ("GET", {"action": "STAT"}),
         ("HEAD", {}),
         ("POST", {"action": "TICKET"}),

@@ -134,6 +134,7 @@ async def installation(tmp_path: pathlib.Path) -> AsyncIterator[Installation]:
         "security.client-id": "second",
         "security.client-secret": "secret",
         "audit.required": "true",
+        "journal.downloads": "false",  # their lines come later
         "upload.max-file-size": "10",
     }
     chosen = settings.load(tmp_path, {}, overrides)

@@ -497,6 +497,41 @@ async def test_a_file_has_the_same_lines(database: Database, tmp_path: FilePath)
     assert [each["outcome"] for each in lines] == ["done", "begun", "done"]
 
 
+# What is noted once
+
+
+@pytest.mark.parametrize("in_one_batch", [False, True])
+async def test_of_one_id_there_is_one_row_whoever_has_noted_it(
+    database: Database, tmp_path: FilePath, in_one_batch: bool
+) -> None:
+    file = tmp_path / "audit.log"
+    journals = [Journal(database, AuditLog(str(file)), node=name) for name in ("one", "two")]
+    for number, each in enumerate(journals):
+        assert each.note_once("0" * 32, line("download", path="/a"), PLACE)
+        assert each.note_once(f"{number}" * 31 + "x", line("download", path=f"/{number}"), None)
+        if not in_one_batch:
+            await each.close()
+    for each in journals:
+        await each.close()
+    found = await rows(database, "number", "change", "connection", "place")
+    assert [(number, place) for number, _, _, place in found] == [(1, "/f"), (2, None), (3, None)]
+    written = [json.loads(each)["path"] for each in file.read_text().splitlines()]
+    assert written == ["/a", "/0", "/1"] == [each["path"] for each in await lines_of(database)]
+
+
+async def test_what_is_noted_once_leaves_room_for_changes(
+    database: Database, queued: Journal, losses: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_QUEUED", 4)
+    await break_table(database)
+    noted = [queued.note_once(f"{number}", line("download"), None) for number in range(3)]
+    assert (noted, len(losses)) == ([True, True, False], 1)
+    await queued.note(line("mkdir"))
+    await restore_table(database)
+    await queued.close()
+    assert [action for action, _ in await outcomes(database)] == ["download", "download", "mkdir", "audit"]
+
+
 # Removing
 
 

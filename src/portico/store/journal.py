@@ -6,7 +6,7 @@ the audit log's file, too, if there is one.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from functools import cached_property
@@ -463,7 +463,7 @@ def _insert(connection: Connection, settled: Sequence[_Settled]) -> Sequence[Aud
         connection.execute(_ONE_AT_A_TIME)
     if once := [each.row["change"] for each in settled if each.once]:
         known = {*connection.execute(select(journal.c.change).where(journal.c.change.in_(once))).scalars()}
-        settled = [each for each in settled if not (each.once and each.row["change"] in known)]
+        settled = [*_new(settled, known)]
         if not settled:
             return ()
     last: int = connection.execute(_LAST).scalar() or 0
@@ -476,6 +476,15 @@ def _insert(connection: Connection, settled: Sequence[_Settled]) -> Sequence[Aud
         if kept := [record for record in kept if record["connection"] in there]:  # it may have been deleted meanwhile
             insert_new(connection, trash, kept)
     return [each.once for each in settled if each.once]
+
+
+def _new(settled: Sequence[_Settled], known: set[str]) -> Iterator[_Settled]:
+    for each in settled:
+        if each.once:
+            if each.row["change"] in known:
+                continue
+            known.add(each.row["change"])
+        yield each
 
 
 def _places(place: Place | None, target: Place | None) -> dict[str, Any]:
