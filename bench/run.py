@@ -19,6 +19,7 @@ GROUPS = {
     "uploads": 110,
     "puts": 40,
     "changes": 60,
+    "journal": 180,
     "downloads": 40,
     "logins": 12,
     "memory": 60,

@@ -138,12 +138,13 @@ async def test_places_are_found_with_what_is_below(
     assert await numbers(places, place=place("/a", "none"), is_below=True) == []
 
 
-@pytest.mark.parametrize("few", [0, 200_000])
+@pytest.mark.parametrize(("few", "few_places"), [(1000, 0), (0, 1000), (0, 0)])
 @pytest.mark.parametrize("newest", [0, 20])
 async def test_every_way_of_searching_finds_the_same(
-    database: Database, monkeypatch: pytest.MonkeyPatch, few: int, newest: int
+    database: Database, monkeypatch: pytest.MonkeyPatch, few: int, few_places: int, newest: int
 ) -> None:
     monkeypatch.setattr(module, "_FEW", few)
+    monkeypatch.setattr(module, "_FEW_PLACES", few_places)
     monkeypatch.setattr(module, "_NEWEST", newest)
     chosen = random.Random(7)
     rows: list[dict[str, Any]] = [

@@ -16,8 +16,10 @@ Numbers = Select[Any] | CompoundSelect[Any]
 
 _NEWEST: Final = 10_000
 """Rows that are looked at one by one before an index of places is read, which is not in their order."""
-_FEW: Final = 200_000
-"""Rows below a place that are gathered from its index to be compared with another one's."""
+_FEW: Final = 20_000
+"""Rows that fit but for their place, which is then looked at in each."""
+_FEW_PLACES: Final = 200_000
+"""Rows that fit by their place, whose numbers are then compared with those of others."""
 _OVERTAKING: Final = 10_000
 """A row may have waited for the database while as many later ones were written."""
 
@@ -126,37 +128,48 @@ class _Finder:
             return rows
         gathered = union_all(*(self._gathered(place, low, high) for place in self._places))
         if not self._equal:
-            return await self._numbered(gathered, most)
-        counted = await self._database.first(select(func.count()).select_from(gathered.limit(_FEW + 1).subquery()))
-        if counted and counted[0] <= _FEW:
+            return await self._numbered(_newest_first(gathered), most)
+        if await self._are_few(others := self._numbers(low, high), _FEW):
+            return await self._looked_at(most, low, high, others)
+        if await self._are_few(gathered, _FEW_PLACES):
             return await self._numbered(self._numbers(low, high, select(gathered.subquery().c.number)), most)
         return await self._looked_at(most, low, high)
 
+    async def _are_few(self, numbers: Numbers, most: int) -> bool:
+        counted = await self._database.first(select(func.count()).select_from(numbers.limit(most + 1).subquery()))
+        return counted is not None and counted[0] <= most
+
     def _numbers(self, low: int, high: int, *others: Select[Any]) -> Numbers:
-        """Those of the rows that are as wanted, by one index for each column."""
+        """Those of the rows that are as wanted, the newest first, by one index for each column."""
         wanted = [select(journal.c.number).where(each, *_between(low, high)) for each in self._equal]
         first, *more = [*wanted, *others] or [select(journal.c.number).where(*_between(low, high))]
         if not more:
-            return first
+            return _newest_first(first)
         if self._database.dialect == "sqlite":
-            return intersect(first, *more)  # merged in their order, and no further than wanted
-        return first.where(*(journal.c.number.in_(each) for each in more))  # PostgreSQL merges these, but no INTERSECT
+            return _newest_first(intersect(first, *more))  # merged in this order, and no further than wanted
+        # PostgreSQL merges these, but no INTERSECT.
+        return _newest_first(first.where(*(journal.c.number.in_(each) for each in more)))
 
     def _gathered(self, place: Where, low: int, high: int) -> Select[Any]:
         """The sum keeps the database from looking at all rows in their order instead."""
         return select((journal.c.number + 0).label("number")).where(place, *_between(low, high))
 
     async def _numbered(self, numbers: Numbers, most: int) -> Sequence[Any]:
-        """The rows of the greatest numbers. A row is named twice if both of its places fit."""
-        newest = numbers.order_by(numbers.selected_columns.number.desc()).limit(2 * most if self._places else most)
-        query = select(journal.c.number, journal.c.at, journal.c.line).where(journal.c.number.in_(newest))
+        """The rows of the first numbers, which have some twice if both of their places fit."""
+        wanted = journal.c.number.in_(numbers.limit(2 * most if self._places else most))
+        query = select(journal.c.number, journal.c.at, journal.c.line).where(wanted)
         return await self._database.fetch(query.order_by(journal.c.number.desc()))
 
-    async def _looked_at(self, most: int, low: int, high: int) -> Sequence[Any]:
-        """Row by row, in the order of their numbers, or of those that one of the other columns has."""
+    async def _looked_at(self, most: int, low: int, high: int, numbers: Numbers | None = None) -> Sequence[Any]:
+        """Row by row, in the order of their numbers, or of those that one of the other columns has; or these."""
+        equal = self._equal if numbers is None else [journal.c.number.in_(numbers.limit(_FEW))]
         query = select(journal.c.number, journal.c.at, journal.c.line)
-        query = query.where(*self._equal, or_(*self._looked_at_places), *_between(low, high))
+        query = query.where(*equal, or_(*self._looked_at_places), *_between(low, high))
         return await self._database.fetch(query.order_by(journal.c.number.desc()).limit(most))
+
+
+def _newest_first(numbers: Numbers) -> Numbers:
+    return numbers.order_by(numbers.selected_columns.number.desc())
 
 
 def _between(low: int, high: int) -> tuple[Where, Where]:
