@@ -12,10 +12,9 @@ from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON, Facts, show_list
 from portico.cli.console.parser import Command, Group, flag, one_of, option, whole_number
 from portico.cli.console.terminal import standard_output
-from portico.model import timestamps
+from portico.cli.console.times import moment
 from portico.model.paths import Path
 from portico.model.visible_text import visible
-from portico.runtime import clock
 
 if TYPE_CHECKING:
     from portico.store.journal_search import Search
@@ -122,24 +121,6 @@ _EXPORTS: Mapping[str, Export] = {"csv": _csv, "jsonl": _json_lines}
 _FORMATS = ("table", "json", *_EXPORTS)
 
 
-def _moment(name: str) -> Callable[[str], int]:
-    """What converts the value of the option `name` to milliseconds since the epoch."""
-
-    def convert(text: str) -> int:
-        from portico.settings import parsers as setting_parsers
-
-        try:
-            if "-" in text:
-                return round(timestamps.parse(text).timestamp() * 1000)
-            return clock.now() - clock.milliseconds(setting_parsers.duration(text))
-        except ValueError:
-            raise UsageMistake(
-                f"{name} must be a duration such as 45m, 1h or 30d, or a time such as 2027-01-31 or 2027-01-31T09:00Z."
-            ) from None
-
-    return convert
-
-
 _EQUAL = {
     "user": option("--user", metavar="NAME", help="Show only this user's lines; case is ignored."),
     "key": option("--key", metavar="ID", help="Show only what was done with this API key."),
@@ -154,10 +135,10 @@ _FILTERS = (
     option(
         "--since",
         metavar="TIME",
-        convert=_moment("--since"),
+        convert=moment("--since"),
         help="Show only the last 45m, 1h or 30d, or lines since a time in UTC, like 2027-01-31 or 2027-01-31T09:00.",
     ),
-    option("--until", metavar="TIME", convert=_moment("--until"), help="Show only lines before this time."),
+    option("--until", metavar="TIME", convert=moment("--until"), help="Show only lines before this time."),
     option("--connection", metavar="NAME", help="Show only lines about files of this connection."),
     option("--path", metavar="PATH", help="Show only lines about this path of the connection."),
     option("--below", metavar="PATH", help="Show only lines about this folder of the connection and everything in it."),

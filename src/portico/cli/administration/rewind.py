@@ -2,9 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
@@ -14,11 +13,10 @@ from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON, Facts, print_json
 from portico.cli.console.parser import Command, flag, option
 from portico.cli.console.terminal import confirm, notice
+from portico.cli.console.times import moment
 from portico.model import timestamps
 from portico.model.paths import Path
 from portico.model.visible_text import visible
-from portico.runtime import clock
-from portico.settings import parsers
 
 if TYPE_CHECKING:
     from portico.operations.rewind.plan import LeftAlone, Plan
@@ -133,15 +131,14 @@ _SETTLED_SECONDS: Final = 2.0
 
 
 async def _within(accounts: Accounts, options: SimpleNamespace) -> tuple[str, ...]:
-    from portico.providers.contract.registry import PREFIX_OPTION
+    from portico.drive.connection_pool import prefix_of
 
     if not options.connection:
         if options.below:
             raise UsageMistake("--below needs --connection: the path counts from the top of a connection.")
         return ()
     connection = await accounts.connections.get(options.connection)
-    prefix = Path.parse(connection.options.get(PREFIX_OPTION, ""))
-    return (connection.name, *Path.parse(options.below or "/").under(prefix).segments)
+    return (connection.name, *Path.parse(options.below or "/").under(prefix_of(connection)).segments)
 
 
 async def _run(rewinds: "Rewinds", rewind_id: str, options: SimpleNamespace) -> int:
@@ -196,20 +193,6 @@ def _place(location: tuple[str, ...]) -> str:
     return f"{location[0]}:/{'/'.join(location[1:])}"
 
 
-def _moment(name: str) -> Callable[[str], int]:
-    def convert(text: str) -> int:
-        try:
-            if "T" in text:
-                return clock.milliseconds(timestamps.parse(text) - datetime.fromtimestamp(0, UTC))
-            return clock.now() - clock.milliseconds(parsers.duration(text))
-        except ValueError:
-            raise UsageMistake(
-                f"{name}: {text!r} is not a valid time; use how long ago, such as 2h, or a time such as 2027-01-31T14:00Z."
-            ) from None
-
-    return convert
-
-
 COMMANDS = {
     "rewind": Command(
         rewind,
@@ -225,9 +208,9 @@ COMMANDS = {
                 "--session", metavar="ID", help="Undo what was done in this session, or by the rewind with this id."
             ),
             option(
-                "--since", metavar="TIME", convert=_moment("--since"), help="From when on: 2h ago, or a time in UTC."
+                "--since", metavar="TIME", convert=moment("--since"), help="From when on: 2h ago, or a time in UTC."
             ),
-            option("--until", metavar="TIME", convert=_moment("--until"), help="Until when."),
+            option("--until", metavar="TIME", convert=moment("--until"), help="Until when."),
             option("--connection", metavar="NAME", help="Only in this connection."),
             option("--below", metavar="PATH", help="Only in this folder of the connection."),
             flag("--freeze", help="First disable the user, or end the key, link or session."),
