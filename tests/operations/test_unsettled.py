@@ -1,0 +1,184 @@
+"""What became of a change whose process vanished, by what the storage has."""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path as Folder
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from portico.drive.connection_pool import ConnectionPool
+from portico.drive.cursors import CursorSeal
+from portico.drive.drive import Drive
+from portico.drive.trash import DriveTrash
+from portico.model.errors import ProviderUnavailable
+from portico.model.paths import TRASH, Path
+from portico.model.rights import DEFAULT_RIGHTS
+from portico.observability.audit import AuditLine, encode
+from portico.operations.unsettled import settle_changes
+from portico.providers.contract.provider import Provider
+from portico.providers.local.provider import LocalProvider
+from portico.store.begun_changes import Noted
+from portico.store.database import Database
+from portico.store.journal import BegunChange, Journal, version_of
+from portico.store.leases import Leases
+from portico.store.trash import Trashed, TrashRecords
+
+from ..conformance.trash.actions import KEEP
+
+ID = f"{1:024x}"
+
+
+class Unsettled:
+    """In place of a journal and a pool."""
+
+    def __init__(self, folder: Folder, database: Database) -> None:
+        self.folder = folder
+        self.left: list[BegunChange] = []
+        self.settled: list[tuple[str, list[str]]] = []
+        self.failures: list[str] = []
+        self.provider: Provider = LocalProvider(str(folder))
+        self.records = TrashRecords(database)
+        self._leases = Leases(database, "node")
+
+    async def left_open(self) -> Sequence[BegunChange]:
+        return self.left
+
+    async def settle(self, _: BegunChange, outcome: str, *, kept: Sequence[Trashed] = (), after: Any = None) -> None:
+        self.settled.append((outcome, [record.id for record in kept]))
+
+    async def names(self) -> list[str]:
+        return ["c"]
+
+    async def of_connection(self, name: str) -> Drive:
+        def trash() -> DriveTrash:
+            return DriveTrash(self.provider, self.records, self._leases, name, prefix=Path(), root=Path(), keep=KEEP)
+
+        return Drive(self.provider, Path(), DEFAULT_RIGHTS, CursorSeal(b"k" * 32), connection=name, trash=trash)
+
+    def not_swept(self, _: str, __: str, error: Exception) -> None:
+        self.failures.append(str(error))
+
+    def swept(self, _: str, __: str) -> None:
+        self.failures.clear()
+
+    def write(self, path: str, content: str = "x") -> None:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+
+    async def begun(self, action: str, place: str, target: str | None = None, *, connection: str = "c") -> None:
+        """A change that begins now; what is at its last place is what it would replace or remove."""
+        at = Path(tuple((target or place).split("/")[1:]))
+        entry = await (await self.of_connection("c")).find(at)
+        before = msgspec.json.encode(version_of(entry)).decode() if entry else None
+        line = encode(AuditLine(action=action, outcome="begun")).decode()
+        to = connection if target else None
+        self.left.append(BegunChange(Noted(ID, 0, connection, place, to, target, before, line)))
+
+    async def outcome(self) -> tuple[str, list[str]]:
+        await settle_changes(cast("Journal", self), cast("ConnectionPool", self))
+        [settled] = self.settled
+        return settled
+
+
+@pytest.fixture
+async def unsettled(tmp_path: Folder, database: Database) -> AsyncIterator[Unsettled]:
+    (tmp_path / "files").mkdir()
+    unsettled = Unsettled(tmp_path / "files", database)
+    yield unsettled
+    await unsettled.provider.close()
+
+
+@pytest.mark.parametrize(
+    ("now", "outcome"),
+    [
+        ({"f": "x"}, ("interrupted", [])),
+        ({f"{TRASH}/{ID}": "x"}, ("done", [ID])),
+        ({}, ("done", [])),
+        ({"f": "another"}, ("unknown", [])),
+        ({"f": "x", f"{TRASH}/{ID}": "x"}, ("unknown", [ID])),
+    ],
+)
+async def test_a_deletion(unsettled: Unsettled, now: dict[str, str], outcome: tuple[str, list[str]]) -> None:
+    unsettled.write("f")
+    await unsettled.begun("delete", "/f")
+    await have(unsettled, now)
+    assert await unsettled.outcome() == outcome
+
+
+@pytest.mark.parametrize(
+    ("now", "outcome"),
+    [
+        ({"f": "x"}, ("interrupted", [])),
+        ({"f": "new", f"{TRASH}/{ID}": "x"}, ("unknown", [ID])),
+        ({"f": "new"}, ("unknown", [])),
+    ],
+)
+async def test_an_upload(unsettled: Unsettled, now: dict[str, str], outcome: tuple[str, list[str]]) -> None:
+    unsettled.write("f")
+    await unsettled.begun("upload", "/f")
+    await have(unsettled, now)
+    assert await unsettled.outcome() == outcome
+
+
+@pytest.mark.parametrize(
+    ("now", "outcome"),
+    [
+        ({"f": "x"}, ("interrupted", [])),
+        ({"g": "x"}, ("done", [])),
+        ({"f": "x", "g": "x"}, ("unknown", [])),
+        ({"g": "x", f"{TRASH}/{ID}": "old"}, ("done", [ID])),
+    ],
+)
+async def test_a_move(unsettled: Unsettled, now: dict[str, str], outcome: tuple[str, list[str]]) -> None:
+    unsettled.write("f")
+    await unsettled.begun("move", "/f", "/g")
+    await have(unsettled, now)
+    assert await unsettled.outcome() == outcome
+
+
+async def test_a_new_folder(unsettled: Unsettled) -> None:
+    await unsettled.begun("mkdir", "/d")
+    (unsettled.folder / "d").mkdir()
+    assert await unsettled.outcome() == ("done", [])
+
+
+async def test_a_restored_item(unsettled: Unsettled) -> None:
+    await unsettled.begun("restore", f"/{TRASH}/{ID}", "/f")
+    unsettled.write("f")
+    assert await unsettled.outcome() == ("done", [])
+
+
+async def test_a_removal_from_the_trash(unsettled: Unsettled) -> None:
+    await unsettled.begun("trash.remove", "/f", f"/{TRASH}/{ID}")
+    assert await unsettled.outcome() == ("done", [])
+
+
+async def test_what_was_in_a_connection_that_is_gone(unsettled: Unsettled) -> None:
+    await unsettled.begun("delete", "/f", connection="gone")
+    assert await unsettled.outcome() == ("unknown", [])
+
+
+async def test_while_the_storage_does_not_answer_it_waits(
+    unsettled: Unsettled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await unsettled.begun("delete", "/f")
+    with monkeypatch.context() as failing:
+
+        async def fails(_: Path) -> None:
+            raise ProviderUnavailable("down")
+
+        failing.setattr(unsettled.provider, "stat", fails)
+        await settle_changes(cast("Journal", unsettled), cast("ConnectionPool", unsettled))
+        assert (unsettled.settled, unsettled.failures) == ([], ["down"])
+    assert await unsettled.outcome() == ("done", [])
+
+
+async def have(unsettled: Unsettled, now: dict[str, str]) -> None:
+    """What is there keeps its identity."""
+    if "f" not in now or now["f"] != "x":
+        (unsettled.folder / "f").unlink()
+    for path, content in now.items():
+        if path != "f" or content != "x":
+            unsettled.write(path, content)
