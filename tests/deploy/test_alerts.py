@@ -20,6 +20,7 @@ RULES = [rule for group in parsed("prometheus/alerts.yaml")["groups"] for rule i
 SHOWN_AT_ONCE = {name for name, family in FAMILIES.items() if family.kind == "gauge"} | {
     "portico_sweeps_failed_total",
     "portico_audit_lost_lines_total",
+    "portico_mass_changes_total",
     "portico_broken_answers_total",
 }
 

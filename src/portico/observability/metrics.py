@@ -50,6 +50,7 @@ FAMILIES: Mapping[str, Family] = {
         "counter", "Calls to storage services that failed.", ("connection", "kind", "call", "code")
     ),
     "portico_audit_lost_lines": Family("counter", "Audit lines that could not be written."),
+    "portico_mass_changes": Family("counter", "Actors that replaced or deleted very many files."),
     "portico_audit_lines_queued": Family("gauge", "Audit lines waiting for the database."),
     "portico_event_loop_lag_seconds": Family("histogram", "Event loop lag.", (), LAGS),
     "portico_requests_in_progress": Family("gauge", "Requests being served."),
@@ -131,10 +132,11 @@ class Metrics:
         self.provider_calls = self._totals["portico_provider_seconds"]
         self.provider_errors = self._totals["portico_provider_errors"]
         self.lost_audit_lines = self._totals["portico_audit_lost_lines"]
+        self.mass_changes = self._totals["portico_mass_changes"]
         self.failed_sweeps = self._totals["portico_sweeps_failed"]
         self.lag = self._totals["portico_event_loop_lag_seconds"]
         self.in_progress = 0
-        for series in (self.broken, self.lost_audit_lines):
+        for series in (self.broken, self.lost_audit_lines, self.mass_changes):
             series.add((), 0)  # so that an alert sees the first increment
         self.watch("portico_requests_in_progress", lambda: self.in_progress)
         self.watch("portico_workers", lambda: 1)

@@ -19,7 +19,7 @@ from portico.accounts.sessions import Sessions, Tickets, not_signed_in
 from portico.accounts.share_links import ShareLinks, SharePolicy
 from portico.accounts.sign_in import Devices, SignIn
 from portico.accounts.throttle import Throttle
-from portico.accounts.users import Invitations
+from portico.accounts.users import Invitations, Users
 from portico.accounts.vault import SecretKey, Vault
 from portico.drive.connection_pool import ConnectionPool
 from portico.drive.cursors import CursorSeal
@@ -43,6 +43,8 @@ from portico.operations.jobs import Jobs
 from portico.operations.node_status import NodeStatus
 from portico.operations.operations import Features, Operations
 from portico.operations.readiness import Readiness
+from portico.operations.rewind.freezing import Freezing
+from portico.operations.rewind.mass_changes import MassChanges
 from portico.operations.rewind.rewinds import Rewinds
 from portico.operations.sharing.guest_sign_in import GuestSignIn
 from portico.operations.sharing.link_limits import Usage
@@ -242,7 +244,15 @@ async def open_gateway(
             **({"status": status.watch} if settings.metrics_address else {}),
         }
 
+        mass_changes = MassChanges(
+            database, journal, metrics, most=settings.mass_changes, within=settings.mass_changes_within
+        )
+        freezing = Freezing(database, Users(database, passwords), keys, links, sessions)
+        look = partial(mass_changes.look, freezing if settings.mass_changes_freeze else None)
+
         settle_in_turn = _in_turn(leases, "changes", partial(settle_changes, journal, pool))
+
+        warnings: Sweeps = {"mass-changes": _in_turn(leases, "mass-changes", look)} if settings.mass_changes else {}
 
         async def settle() -> None:
             if await journal.left_open():  # otherwise each worker would take the lease in vain
@@ -250,7 +260,9 @@ async def open_gateway(
 
         async with (
             _sweeping(metrics, sweeps),
-            _sweeping(metrics, {"changes": settle, "rewinds": rewinds.run_left}, interval=SETTLE_INTERVAL_SECONDS),
+            _sweeping(
+                metrics, {"changes": settle, "rewinds": rewinds.run_left, **warnings}, interval=SETTLE_INTERVAL_SECONDS
+            ),
             _sweeping(metrics, watches, interval=WATCH_INTERVAL_SECONDS),
         ):
             yield Gateway(

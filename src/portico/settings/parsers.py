@@ -112,6 +112,7 @@ delay = _duration("must be 0, or a time of up to ten minutes like 10s", longest=
 journal_retention = _duration("must be forever, or a time like 90d", zero="forever")
 trash_retention = _duration("must be 0, which turns the trash off, or a time like 30d", zero=_ZERO)
 trash_hold = _duration("must be 0, which holds nothing, or a time like 7d", zero=_ZERO)
+mass_changes_within = _duration("must be a time of up to a day, like 10m", longest=timedelta(days=1))
 max_lifetime = _duration("must be 0, which means no limit, or a time like 30d", zero=_ZERO)
 
 

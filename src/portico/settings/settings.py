@@ -339,6 +339,26 @@ class Settings:
         "Whether downloads are recorded in the journal: one line for each file, user, API key or "
         "guest, and hour. Downloads never wait for these lines, and never fail without them.",
     )
+    mass_changes: int = _setting(
+        "mass-changes.files",
+        parsers.whole_number(0, 10**9),
+        1000,
+        "How many files a user, an API key or the guests of a link can replace or delete within "
+        "mass-changes.within before the log and the metrics report it. A deleted folder counts once. 0: it is never "
+        "reported.",
+    )
+    mass_changes_within: timedelta = _setting(
+        "mass-changes.within",
+        parsers.mass_changes_within,
+        timedelta(minutes=10),
+        "See mass-changes.files. At most 24h.",
+    )
+    mass_changes_freeze: bool = _setting(
+        "mass-changes.freeze",
+        parsers.flag,
+        False,
+        "Whether the user who is reported is disabled, or the API key or link ended.",
+    )
     metrics_address: tuple[str, int] | None = _setting(
         "metrics.address",
         parsers.listener,

@@ -9,7 +9,11 @@ from sqlalchemy import ColumnElement, and_, func, not_, select
 from portico.store.database import AnyRow, Database
 from portico.store.tables import journal
 
+MINUTE: Final = 60_000
+"""Milliseconds."""
 _PAGE: Final = 5000
+_REMOVING: Final = ("upload", "delete", "copy", "move")
+"""Actions that may replace or delete a file; a restore does no harm."""
 _COLUMNS: Final = [
     journal.c[name]
     for name in (
@@ -27,10 +31,14 @@ class ActorFilter(msgspec.Struct, frozen=True, omit_defaults=True):
     link: str | None = None
     session: str | None = None
 
+    def given(self) -> dict[str, str]:
+        """The one, by its name."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
+
     def condition(self) -> ColumnElement[bool]:
         if self.user is not None:
             return and_(journal.c.user == self.user.casefold(), journal.c.link.is_(None))
-        name, value = next((name, value) for name, value in msgspec.structs.asdict(self).items() if value is not None)
+        [(name, value)] = self.given().items()
         column: ColumnElement[Any] = journal.c[name]
         condition: ColumnElement[bool] = column == value
         return condition
@@ -62,6 +70,32 @@ async def changes_after(
         mine.append(journal.c.at < until)
     async for page in _pages(database, and_(journal.c.number >= number, not_(and_(*mine))), actions):
         yield page
+
+
+class Removals(msgspec.Struct, frozen=True):
+    """What an actor has replaced or deleted in a minute."""
+
+    actor: ActorFilter
+    minute: int
+    files: int
+    last: int
+    """The number of the last row."""
+
+
+async def removals(database: Database, number: int, since: int) -> list[Removals]:
+    """Since a row and a time. An actor is a key, a link or else a user."""
+    columns = (journal.c.user, journal.c.key, journal.c.link, (journal.c.at - journal.c.at % MINUTE).label("minute"))
+    query = (
+        select(*columns, func.count().label("files"), func.max(journal.c.number).label("last"))
+        .where(journal.c.number > number, journal.c.at >= since, journal.c.kept.is_not(None))
+        .where(journal.c.action.in_(_REMOVING), journal.c.user.is_not(None))
+        .group_by(*columns)
+    )
+    found = []
+    for row in await database.fetch(query):
+        actor = ActorFilter(key=row.key) if row.key else ActorFilter(link=row.link) if row.link else None
+        found.append(Removals(actor or ActorFilter(user=row.user), row.minute, row.files, row.last))
+    return found
 
 
 async def _pages(

@@ -35,7 +35,6 @@ _WHY: Final = {
     "failed": "{by}",
 }
 """Why something is left alone, by the word in the report."""
-_FREEZING: Final = {"user": "user.disable", "key": "key.end", "link": "share.end", "session": "session.end"}
 _DONE: Final = {"restore": "bring back", "remove": "remove", "move": "move back", "make": "make again"}
 
 
@@ -110,7 +109,7 @@ async def _freeze(accounts: Accounts, actor: "ActorFilter") -> None:
     from portico.accounts.api_keys import ApiKeys
     from portico.accounts.sessions import Sessions
     from portico.accounts.share_links import ShareLinks
-    from portico.operations.rewind.freezing import Freezing
+    from portico.operations.rewind.freezing import ACTIONS, Freezing
     from portico.server.composition import share_policy
 
     database, settings = accounts.database, accounts.settings
@@ -118,10 +117,10 @@ async def _freeze(accounts: Accounts, actor: "ActorFilter") -> None:
     links = ShareLinks(database, share_policy(settings))
     freezing = Freezing(database, accounts.users, ApiKeys(database), links, sessions)
     owner = await freezing.owner(actor)
-    kind = next(name for name in _ACTORS if getattr(actor, name))
-    async with audited(accounts.journal, _FREEZING[kind], owner.name):
+    [(kind, name)] = actor.given().items()
+    async with audited(accounts.journal, ACTIONS[kind], owner.name):
         await freezing.freeze(actor, owner)
-    done = f"disabled {owner.name}" if actor.user else f"ended the {kind} {getattr(actor, kind)} of {owner.name}"
+    done = f"disabled {owner.name}" if actor.user else f"ended the {kind} {name} of {owner.name}"
     notice(f"Frozen: {done}.")
     await asyncio.sleep(_SETTLED_SECONDS)
 

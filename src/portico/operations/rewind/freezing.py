@@ -1,6 +1,7 @@
 """`Freezing`: end the credentials of an actor whose changes are to be undone, so that no further ones are made."""
 
 from contextlib import suppress
+from typing import Final
 
 from portico.accounts.api_keys import ApiKeys
 from portico.accounts.sessions import Sessions
@@ -10,6 +11,9 @@ from portico.model.errors import NotFound
 from portico.store.database import Database
 from portico.store.history import ActorFilter, user_of
 from portico.store.users import User
+
+ACTIONS: Final = {"user": "user.disable", "key": "key.end", "link": "share.end", "session": "session.end"}
+"""What the journal calls it."""
 
 
 class Freezing:

@@ -1,0 +1,126 @@
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from sqlalchemy import insert
+from structlog.testing import capture_logs
+
+from portico.accounts.api_keys import ApiKeys, KeyScope
+from portico.accounts.sessions import Sessions
+from portico.accounts.share_links import ShareLinks, SharePolicy
+from portico.accounts.users import Users
+from portico.model.errors import NotFound
+from portico.observability.metrics import Metrics
+from portico.operations.rewind.freezing import Freezing
+from portico.operations.rewind.mass_changes import MassChanges
+from portico.store.database import Database
+from portico.store.journal import Journal
+from portico.store.tables import journal
+from portico.store.users import User
+
+from ...fixtures import Clock
+
+WITHIN = timedelta(minutes=10)
+
+
+class Rows:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._number = 0
+
+    async def add(self, count: int, **values: Any) -> None:
+        base = {"at": self._clock.moment, "node": "n", "user": "alice", "action": "delete", "outcome": "done"}
+        base |= {"line": "{}", "kept": "k", "key": None, "link": None} | values
+        for _ in range(count):
+            self._number += 1
+            await self._database.execute(insert(journal).values({"number": self._number, **base}))
+
+
+@pytest.fixture
+def rows(database: Database, clock: Clock) -> Rows:
+    return Rows(database, clock)
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def watching(database: Database, metrics: Metrics) -> MassChanges:
+    return MassChanges(database, Journal(database, node="n"), metrics, most=3, within=WITHIN)
+
+
+@pytest.fixture
+def logged() -> Iterator[list[Any]]:
+    with capture_logs() as found:
+        yield cast("list[Any]", found)
+
+
+def reported(logged: list[Any]) -> list[tuple[Any, ...]]:
+    return [(each.get("user") or each.get("key") or each.get("link"), each.get("files")) for each in logged]
+
+
+async def test_an_actor_is_reported_once_in_a_while(
+    rows: Rows, watching: MassChanges, clock: Clock, logged: list[Any]
+) -> None:
+    await rows.add(3)
+    await rows.add(9, kept=None)  # new files
+    await rows.add(9, action="restore")
+    await watching.look()
+    assert reported(logged) == []
+    clock.advance(60)
+    await rows.add(1, action="upload")
+    for _ in range(2):
+        await watching.look()
+    assert reported(logged) == [("alice", 4)]
+    clock.advance(WITHIN.total_seconds() + 60)
+    await rows.add(3)
+    await watching.look()
+    assert reported(logged) == [("alice", 4)]
+    await rows.add(1)
+    await watching.look()
+    assert reported(logged) == [("alice", 4), ("alice", 4)]
+
+
+async def test_keys_and_links_are_actors_of_their_own(rows: Rows, watching: MassChanges, logged: list[Any]) -> None:
+    await rows.add(3)
+    await rows.add(3, key="k1")
+    await rows.add(4, key="k2")
+    await rows.add(4, link="l")
+    await watching.look()
+    assert sorted(reported(logged)) == [("k2", 4), ("l", 4)]
+
+
+async def test_an_actor_may_be_frozen(
+    rows: Rows,
+    database: Database,
+    watching: MassChanges,
+    users: Users,
+    alice: User,
+    tokens: Sessions,
+    logged: list[Any],
+) -> None:
+    keys = ApiKeys(database)
+    key = (await keys.add(alice, KeyScope(name="laptop"))).key
+    links = ShareLinks(database, SharePolicy(True, None, False, ()))
+    freezing = Freezing(database, users, keys, links, tokens)
+    await rows.add(4, key=key.id)
+    await rows.add(4)
+    await rows.add(4, key="gone", user="nobody")
+    await watching.look(freezing)
+    with pytest.raises(NotFound):
+        await keys.get(alice, key.id)
+    assert (await users.get("alice")).disabled
+    events = sorted((each["event"], each.get("key") or each.get("user")) for each in logged)
+    assert events == sorted(
+        [
+            ("actor-frozen", "alice"),
+            ("actor-frozen", key.id),
+            ("actor-not-frozen", "gone"),
+            *(("mass-changes", who) for who in ("alice", key.id, "gone")),
+        ]
+    )
+    await keys.close()
