@@ -31,6 +31,7 @@ def test_without_changes_there_is_nothing_to_ask(anna: Portico) -> None:
     outcome = anna("rewind", "--user", "anna", "--since", "1h")
     assert (outcome.code, outcome.out) == (0, "0 changes can be undone.\n")
     assert anna("rewind", "--user", "anna", "--since", "1h", "--dry-run", "--json").data == {
+        "dryRun": True,
         "steps": [],
         "leftAlone": [],
     }

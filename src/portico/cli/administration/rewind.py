@@ -166,7 +166,7 @@ def _show_plan(plan: "Plan", options: SimpleNamespace) -> None:
     if options.as_json:
         if options.dry_run:
             steps = [{"action": step.action, "location": _place(step.location)} for step in plan.steps]
-            print_json({"steps": steps, "left_alone": [_left_alone(each) for each in plan.left_alone]})
+            print_json({"dry_run": True, "steps": steps, "left_alone": [_left_alone(each) for each in plan.left_alone]})
         return
     counts = Counter(step.action for step in plan.steps)
     todo = [f"{counts[action]} to {words}" for action, words in _DONE.items() if counts[action]]
