@@ -34,6 +34,12 @@ Portico = Callable[..., Outcome]
 PASSWORD = "correct horse"
 
 
+def audit_lines(text: str) -> list[dict[str, Any]]:
+    """The lines of an audit log, without checkpoints."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    return [line for line in lines if line["action"] != "audit.checkpoint"]
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     return tmp_path / "home"

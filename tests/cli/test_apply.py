@@ -14,7 +14,7 @@ from portico.accounts.policy.document import Mistakes, parse
 from portico.cli.administration import apply
 
 from ..servers.postgres import PostgresServer
-from .conftest import PASSWORD, Portico
+from .conftest import PASSWORD, Portico, audit_lines
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "company.yaml"
 SECRETS = {
@@ -284,7 +284,7 @@ def test_audit_lines(anna: Portico, home: Path, tmp_path: Path) -> None:
     assert anna("apply", file, "--yes").code == 0
     policy_file(tmp_path, "groups: {g: {members: []}}\nusers: {bo: {disabled: true}}")
     assert anna("apply", file, "--yes").code == 0
-    lines = [json.loads(line) for line in (home / "audit.log").read_text().splitlines()]
+    lines = audit_lines((home / "audit.log").read_text())
     assert [(each["action"], each["subject"], each.get("changed"), each["outcome"]) for each in lines][-4:] == [
         ("group.add", "g", None, "done"),
         ("user.add", "bo", None, "done"),

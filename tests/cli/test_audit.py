@@ -1,13 +1,19 @@
 import asyncio
 import csv
 import io
-import json
 import os
+import re
+import shutil
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from portico.cli.administration import audit
@@ -17,8 +23,9 @@ from portico.model.paths import Place
 from portico.observability.audit import AuditLine
 from portico.store.database import Database
 from portico.store.journal import Journal
+from tests.servers.postgres import PostgresServer
 
-from .conftest import Portico
+from .conftest import Portico, audit_lines
 
 PASSWORD = "canary-password"
 
@@ -29,7 +36,7 @@ def file(home: Path) -> Path:
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines()]
+    return audit_lines(file.read_text())
 
 
 def test_each_change_by_a_command_has_a_line(portico: Portico, home: Path, file: Path) -> None:
@@ -103,7 +110,7 @@ def test_on_standard_output_a_command_keeps_its_own_clean(home: Path) -> None:
         check=True,
     )
     assert '"action"' not in done.stdout
-    assert [json.loads(line)["action"] for line in done.stderr.splitlines()] == ["connection.add", "user.add"]
+    assert [line["action"] for line in audit_lines(done.stderr)] == ["connection.add", "user.add"]
     assert not (home / "audit.log").exists()
 
 
@@ -251,3 +258,111 @@ def test_a_spreadsheet_finds_no_formula_in_an_export(anna: Portico, home: Path) 
     assert (found[0]["changed"], found[0]["bytes"], found[2]["link"]) == ("'=x y", "7", "'@l")
     assert (found[1]["path"], found[4]["folder"]) == ("/b", "\\u202egpj")
     assert {character for character in out if ord(character) < 32} == {"\n"}
+
+
+# Verification
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def tamper(
+    request: pytest.FixtureRequest, portico: Portico, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], None]:
+    """Changes the database of a gateway behind its back. The journal has 16 lines, of as many commands."""
+    toggles = ["disable", "enable"] * 7
+    connect: Callable[[], Any]
+    if request.param == "sqlite":
+        connect = partial(sqlite3.connect, home / "portico.db")
+    else:
+        server: PostgresServer = request.getfixturevalue("postgres")
+        url = server.new_database()
+        monkeypatch.setenv("PORTICO_DATABASE_URL", url)
+        connect = partial(psycopg.connect, url)
+        toggles.append("disable")  # in place of the line with the connection of a new home
+        assert portico("migrate").code == 0
+    assert portico("user", "add", "ann", "--no-root", "--password-stdin", stdin=PASSWORD).code == 0
+    for command in toggles:
+        assert portico("user", command, "ann").code == 0
+
+    def run(statements: str) -> None:
+        with closing(connect()) as connection:
+            for statement in statements.split(";"):
+                connection.execute(statement)
+            connection.commit()
+
+    return run
+
+
+SWAP_NUMBERS = """
+UPDATE journal SET number = 12 - number - 100 WHERE number IN (3, 9);
+UPDATE journal SET number = number + 100 WHERE number < 0
+"""
+SWAP_LINES = """
+CREATE TEMPORARY TABLE old AS SELECT number, line FROM journal;
+UPDATE journal SET line = (SELECT line FROM old WHERE old.number = 19 - journal.number) WHERE number IN (7, 12)
+"""
+
+
+def test_a_journal_that_nobody_touched_is_verified(portico: Portico, tamper: Callable[[str], None], home: Path) -> None:
+    outcome = portico("audit", "verify", "--log", str(home / "audit.log"))
+    assert (outcome.code, outcome.err) == (0, "")
+    assert re.fullmatch(r"Verified 16 lines of 1[56] processes, from 2\S+Z to 2\S+Z: no findings\.\n", outcome.out)
+    [summary] = portico("audit", "verify", "--json").lines
+    assert {"lines": 16, "unproven": 0, "before": 0, "findings": 0}.items() <= summary.items()
+
+
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        ("DELETE FROM journal WHERE number = 5", [("removed", 5, 5)]),
+        ("UPDATE journal SET line = replace(line, 'ann', 'bob') WHERE number = 6", [("changed", 6, 6)]),
+        ("UPDATE journal SET action = 'x', at = at + 1 WHERE number = 16", [("changed", 16, 16)]),
+        (SWAP_NUMBERS, [("reordered", 3, 9)]),
+        (SWAP_LINES, [("reordered", 7, 12)]),
+        ("DELETE FROM journal WHERE number > 6", [("cut", 7, 16)]),
+        ("DELETE FROM journal", [("cut", 1, 16)]),
+    ],
+)
+def test_what_was_done_to_the_journal_is_named(
+    portico: Portico, tamper: Callable[[str], None], statements: str, expected: list[tuple[str, int | None, int]]
+) -> None:
+    tamper(statements)
+    outcome = portico("audit", "verify", "--json")
+    assert outcome.code == 1
+    *findings, summary = outcome.lines
+    assert [(each["finding"], each["first"], each["last"]) for each in findings] == expected
+    assert summary["findings"] == len(expected)
+    table = portico("audit", "verify")
+    assert table.code == 1
+    assert table.out.splitlines()[: len(expected)] == [each["text"] for each in findings]
+
+
+def test_the_log_shows_that_the_whole_database_was_put_back(portico: Portico, home: Path, tmp_path: Path) -> None:
+    portico("user", "add", "ann", "--password-stdin", stdin=PASSWORD)
+    shutil.copy(home / "portico.db", tmp_path)
+    portico("user", "disable", "ann")
+    shutil.copy(tmp_path / "portico.db", home)
+    assert portico("audit", "verify").code == 0
+    log = home / "audit.log"
+    log.write_bytes(log.read_bytes() + b'{"checkpoint"\n{"checkpoint":1}\n"checkpoint')
+    *findings, _ = portico("audit", "verify", "--log", str(log), "--json").lines
+    assert [(each["finding"], each["last"]) for each in findings] == [("forged", None), ("cut", 3)]
+    outcome = portico("audit", "verify", "--log", str(home / "nothing"))
+    assert (outcome.code, outcome.out) == (4, "")
+    assert "nothing can't be read: No such file or directory." in outcome.err
+
+
+def test_a_backup_with_another_key_begins_anew(portico: Portico, home: Path, tmp_path: Path) -> None:
+    portico("user", "add", "ann", "--password-stdin", stdin=PASSWORD)
+    backup = str(tmp_path / "backup")
+    assert portico("backup", backup).code == 0
+    assert portico("restore", backup, "--replace", "--yes").code == 0
+    [summary] = portico("audit", "verify", "--json").lines
+    assert (summary["lines"], summary["before"], summary["unproven"]) == (3, 0, 0)
+    (home / "secret.key").unlink()
+    portico("user", "disable", "ann")
+    outcome = portico("audit", "verify")
+    assert outcome.code == 1
+    assert "isn't signed with this gateway's key" in outcome.out
+    assert portico("restore", backup, "--replace", "--yes", "--lost-key").code == 0
+    [summary] = portico("audit", "verify", "--json").lines
+    assert (summary["lines"], summary["before"], summary["findings"]) == (1, 2, 0)

@@ -55,7 +55,7 @@ def test_show(portico: Portico, shared: str) -> None:
     facts = portico("cluster", "show", "--json").data
     assert facts["secretKey"] == facts["secretKeyHere"]
     assert len(facts["secretKey"]) == 16
-    assert (facts["schema"], facts["oldestCode"], facts["clientId"]) == (newest_revision(), "0014", None)
+    assert (facts["schema"], facts["oldestCode"], facts["clientId"]) == (newest_revision(), "0015", None)
     expected = {"name": "sweep", "owner": "abc@node-1", "expiresAt": "2096-10-02T07:06:40.000Z"}
     assert facts["leases"] == [expected]
     outcome = portico("cluster", "show")

@@ -1,6 +1,5 @@
 import asyncio
 import getpass
-import json
 import os
 import re
 import sys
@@ -21,7 +20,7 @@ from portico.cli.console import terminal
 from portico.store.database import Database
 from portico.store.tables import attempts
 
-from .conftest import PASSWORD, Portico
+from .conftest import PASSWORD, Portico, audit_lines
 
 
 def test_left_out_values(anna: Portico) -> None:
@@ -297,7 +296,7 @@ def test_a_new_password_or_unlocking_clears_the_failed_sign_ins(anna: Portico, h
     fail(home, "anna", 1)
     assert anna("user", "unlock", "anna", "--address", "192.0.2.7").code == 0
     assert failures(home) == [0, 0, 2]
-    actions = [json.loads(line)["action"] for line in (home / "audit.log").read_text().splitlines()]
+    actions = [line["action"] for line in audit_lines((home / "audit.log").read_text())]
     assert actions[-3:] == ["user.unlock", "user.password", "user.unlock"]
 
 

@@ -120,7 +120,8 @@ class Installation:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self._audit.read_text().splitlines()]
+        lines = [json.loads(line) for line in self._audit.read_text().splitlines()]
+        return [line for line in lines if line["action"] != "audit.checkpoint"]
 
     @property
     def audited(self) -> list[tuple[str, str | None, str]]:

@@ -19,7 +19,9 @@ from portico.store import journal as module
 from portico.store.begun_changes import BegunFiles
 from portico.store.begun_rows import BegunRows
 from portico.store.database import Database
-from portico.store.journal import Journal, Recording, Version, remove_rows
+from portico.store.journal import Journal, Recording, Version
+from portico.store.journal_retention import remove_rows
+from portico.store.signatures import Signer
 from portico.store.tables import changes_begun, connections, journal, trash
 from portico.store.trash import Trashed
 
@@ -540,8 +542,8 @@ async def test_old_rows_are_removed_but_the_last_one_which_the_next_number_follo
 ) -> None:
     await required.record(line("old"))
     await required.record(line("newer"))
-    assert await remove_rows(database, timedelta(hours=1)) == 0
+    assert await remove_rows(database, timedelta(hours=1), Signer(bytes(32))) == 0
     clock.advance(3601)
-    assert await remove_rows(database, timedelta(hours=1)) == 1
+    assert await remove_rows(database, timedelta(hours=1), Signer(bytes(32))) == 1
     await required.record(line("new"))
     assert await rows(database, "number", "action") == [(2, "newer"), (3, "new")]

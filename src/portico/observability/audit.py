@@ -25,6 +25,8 @@ from portico.model.visible_text import visible_json
 BEGUN = "begun"
 DONE = "done"
 INTERRUPTED = "interrupted"
+CHECKPOINT = "audit.checkpoint"
+"""The action of a line with how far a process's lines go."""
 UNKNOWN = "unknown"
 """A process died, and what the storage holds now does not tell what has become of its change."""
 
@@ -63,6 +65,8 @@ class AuditLine(msgspec.Struct, kw_only=True, gc=False):
     """The names of its changed fields, never their values."""
     bytes: int | msgspec.UnsetType = msgspec.UNSET
     lost: int | msgspec.UnsetType = msgspec.UNSET
+    checkpoint: Text = msgspec.UNSET
+    """As the process has signed it."""
     outcome: str = DONE
     """`done`, `begun`, `interrupted`, `unknown`, or the code of the error."""
 

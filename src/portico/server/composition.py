@@ -64,10 +64,12 @@ from portico.store.digests import FileDigests
 from portico.store.encrypted_columns import Sealed
 from portico.store.idempotency import IdempotencyKeys
 from portico.store.jobs import JobRecords
-from portico.store.journal import Journal, remove_rows
+from portico.store.journal import Journal
+from portico.store.journal_retention import remove_rows
 from portico.store.leases import Leases
 from portico.store.running_nodes import running_node
 from portico.store.schema import file_of
+from portico.store.signatures import Signer
 from portico.store.tickets import SessionTickets
 from portico.store.trash import TrashRecords
 from portico.store.upload_log import UploadLogs
@@ -77,6 +79,8 @@ SWEEP_INTERVAL_SECONDS = 600
 """How often abandoned uploads, expired tokens and old failures are removed."""
 SETTLE_INTERVAL_SECONDS = 15
 """How often changes of processes that have vanished are looked for."""
+CHECKPOINT_INTERVAL_SECONDS = 30
+"""How often it is signed how far the journal goes: at least every minute, also if once is slow."""
 WATCH_INTERVAL_SECONDS = 60
 """How often the clock is compared with the database's, and connections are looked at."""
 FIRST_RUN_DELAY_SECONDS = 0.2
@@ -133,7 +137,8 @@ async def open_gateway(
 
         required = settings.audit_required
         audit = open_audit(settings.audit_file, required=required, on_loss=lost_line, node=settings.node_in_audit)
-        journal = Journal(database, audit, node=settings.node, is_required=required, on_loss=lost_line)
+        signer = Signer(key.derive("receipts"))
+        journal = Journal(database, audit, node=settings.node, is_required=required, on_loss=lost_line, signer=signer)
         stack.push_async_callback(journal.close)
 
         readiness = Readiness(
@@ -172,7 +177,7 @@ async def open_gateway(
             uploads.stop()
             jobs.stop()
 
-        receipts = Receipts(key.derive("receipts"), database.now, settings.public_url)
+        receipts = Receipts(signer, database.now, settings.public_url)
         thumbnail_process = ThumbnailProcess()
         stack.callback(thumbnail_process.close)
         thumbnails = open_thumbnails(settings.thumbnails_folder, settings.thumbnails_cache_size, thumbnail_process)
@@ -230,7 +235,7 @@ async def open_gateway(
             "rewinds": rewinds.records.sweep,
         }
         if settings.journal_retention:
-            rows["journal"] = partial(remove_rows, database, older_than=settings.journal_retention)
+            rows["journal"] = partial(remove_rows, database, settings.journal_retention, signer)
         sweeps: Sweeps = {
             **{name: _in_turn(leases, name, sweep) for name, sweep in rows.items()},
             "connections": pool.sweep,
@@ -263,6 +268,7 @@ async def open_gateway(
             _sweeping(
                 metrics, {"changes": settle, "rewinds": rewinds.run_left, **warnings}, interval=SETTLE_INTERVAL_SECONDS
             ),
+            _sweeping(metrics, {"checkpoints": journal.checkpoint}, interval=CHECKPOINT_INTERVAL_SECONDS),
             _sweeping(metrics, watches, interval=WATCH_INTERVAL_SECONDS),
         ):
             yield Gateway(

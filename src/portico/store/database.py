@@ -369,17 +369,18 @@ def inserting(table: Table, *conditions: ColumnElement[bool]) -> Executable:
     return insert(table).from_select([*table.c], values.where(*conditions)).returning(*table.primary_key)
 
 
-def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows, except for those that are there. One call of the driver: with SQLite, each call would release the
+def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Insert rows, except for those that are there; returns how many there were. One call of the driver: with SQLite, each call would release the
     interpreter's lock and wait for it again."""
     mark = "?" if connection.dialect.name == "sqlite" else "%s"
     names = table.c.keys()
     columns, marks = ", ".join(f'"{name}"' for name in names), ", ".join([mark] * len(names))
-    connection.exec_driver_sql(
+    inserted = connection.exec_driver_sql(
         f"INSERT INTO {table.name} ({columns}) VALUES {', '.join([f'({marks})'] * len(rows))} "  # noqa: S608
         "ON CONFLICT DO NOTHING",
         tuple(row[name] for row in rows for name in names),
     )
+    return inserted.rowcount
 
 
 def new_row(table: Table, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from portico.model.errors import NotPossible, PorticoError
 from portico.store import schema
 from portico.store.database import Database
 from portico.store.schema import LONGEST, LockLimits, change_schema, file_of
-from portico.store.tables import cluster, journal, metadata
+from portico.store.tables import cluster, journal, journal_proofs, metadata
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -30,6 +30,8 @@ MOMENTARY: Final = SESSIONS | {
 }
 """Tables that are not part of a backup: a session that was ended since must not come back with it, nor the answer to a
 change that a restore of the files has undone."""
+
+_JOURNAL: Final = frozenset({journal.name, journal_proofs.name})
 
 _BATCH: Final = 500
 """Rows that are in memory at a time."""
@@ -212,7 +214,7 @@ def _content_of(connection: Connection, tables: list[Table]) -> str:
     """What a database has, in words; nothing that a migration writes."""
     found = []
     for each in tables:
-        if each.name not in MOMENTARY and each.name != journal.name:  # it may say that an earlier try failed
+        if each.name not in {*MOMENTARY, *_JOURNAL}:  # it may say that an earlier try failed
             query = select(func.count()).select_from(each)
             if each.name == "cluster":
                 query = query.where(each.c.name.not_in((schema.OLDEST_CODE, schema.LAST_BACKUP)))

@@ -8,21 +8,21 @@ the audit log's file, too, if there is one.
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
 from functools import cached_property
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import Connection, func, select
 
 from portico.model.entries import Entry
 from portico.model.errors import PorticoError, TableMissing
 from portico.model.paths import Path, Place
-from portico.observability.audit import Audit, AuditLine, OnLoss, encode, log_loss, unavailable
-from portico.runtime import clock
+from portico.observability.audit import CHECKPOINT, Audit, AuditLine, OnLoss, encode, log_loss, unavailable
 from portico.runtime.batches import Batches
 from portico.store.begun_changes import BegunChanges, BegunFiles, Noted
-from portico.store.database import SWEEP_WAIT, Database, insert_new
+from portico.store.database import Database, insert_new
+from portico.store.journal_chain import Chain
+from portico.store.signatures import Signer
 from portico.store.tables import connections, journal, trash
 from portico.store.trash import KEPT, REPLACED, Trashed, new_id, next_id
 
@@ -36,13 +36,11 @@ _GATHER_SECONDS: Final = 0.002
 _RETRY_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 5.0
 _LEFT_AT_ONCE: Final = 1000
-_REMOVED_AT_ONCE: Final = 2000
 _MOST_IDS: Final = 100
 _ONE_AT_A_TIME: Final = select(func.pg_advisory_xact_lock(0x706F727469636F))
 """In PostgreSQL, transactions are then committed in the order of their numbers."""
 _LINES: Final = msgspec.json.Decoder(AuditLine)
 _CONNECTIONS: Final = select(connections.c.name)
-_LAST: Final = select(func.max(journal.c.number))
 _NOTHING: Final[dict[str, Any]] = dict.fromkeys(journal.c.keys())
 
 
@@ -200,8 +198,9 @@ class Journal:
         is_required: bool = False,
         retries: bool = True,
         on_loss: OnLoss = log_loss,
+        signer: Signer | None = None,
     ) -> None:
-        """`is_required`: whether sign-ins and changes are refused while they cannot be recorded. `retries`: whether the row of
+        """Without a `signer`, rows are in no chain. `is_required`: whether sign-ins and changes are refused while they cannot be recorded. `retries`: whether the row of
         what has happened waits for a database that fails; a command may meet one of an older version, or none."""
         self._database = database
         self.file = file or Audit()
@@ -210,6 +209,7 @@ class Journal:
         self._is_required = is_required
         self._retries = retries
         self._on_loss = on_loss
+        self._chain = Chain(node, database.now, signer)
         self._under_way = 0
         """Changes that have begun, and will need a row."""
         self._batches = Batches(
@@ -335,9 +335,16 @@ class Journal:
         noted = msgspec.structs.replace(change.noted, after=_version(after), kept=[*kept])
         await self._put(_settled(self._row(change.line), noted))
 
+    async def checkpoint(self) -> None:
+        """Sign how far the rows of this process go, if there are new ones."""
+        if signed := await self._chain.checkpoint(self._database):
+            self.file.end(AuditLine(action=CHECKPOINT, checkpoint=signed))
+
     async def close(self) -> None:
         for _ in await self._batches.close(_CLOSE_SECONDS):
             self._lose("the database didn't respond before the process ended")
+        with suppress(PorticoError):
+            await self.checkpoint()
         if "_begun" in self.__dict__:
             await self._begun.close()
         self.file.close()
@@ -404,10 +411,12 @@ class Journal:
         def work(connection: Connection) -> Sequence[AuditLine]:
             if changes:
                 self._begun.remove(connection, changes)
-            return _insert(connection, settled)
+            return _insert(connection, settled, self._chain)
 
-        durable = any(waiting.is_waited_for for waiting in batch)
-        for line in await self._database.at_once(work, durable=durable):
+        durable = self._chain.signs_next or any(waiting.is_waited_for for waiting in batch)
+        lines = await self._database.at_once(work, durable=durable)
+        self._chain.inserted()
+        for line in lines:
             self.file.end(line)
         self._lost -= lost
         self._failure = ""
@@ -454,7 +463,7 @@ def _settled(row: dict[str, Any], change: Noted) -> _Settled:
     return _Settled(row, change.kept)
 
 
-def _insert(connection: Connection, settled: Sequence[_Settled]) -> Sequence[AuditLine]:
+def _insert(connection: Connection, settled: Sequence[_Settled], chain: Chain) -> Sequence[AuditLine]:
     """In one transaction: what has ended gets its numbers, and what was kept its rows in the trash. What is there stays.
 
     Returns the lines that are there only once, and that are new.
@@ -464,13 +473,7 @@ def _insert(connection: Connection, settled: Sequence[_Settled]) -> Sequence[Aud
     if once := [each.row["change"] for each in settled if each.once]:
         known = {*connection.execute(select(journal.c.change).where(journal.c.change.in_(once))).scalars()}
         settled = [*_new(settled, known)]
-        if not settled:
-            return ()
-    last: int = connection.execute(_LAST).scalar() or 0
-    rows = [each.row for each in settled]
-    for number, row in enumerate(rows, last + 1):
-        row["number"] = number
-    insert_new(connection, journal, rows)
+    chain.insert(connection, [each.row for each in settled])
     if kept := [msgspec.structs.asdict(record) for each in settled for record in each.kept]:
         there = set(connection.execute(_CONNECTIONS).scalars())
         if kept := [record for record in kept if record["connection"] in there]:  # it may have been deleted meanwhile
@@ -498,16 +501,3 @@ def _places(place: Place | None, target: Place | None) -> dict[str, Any]:
 
 def _version(value: Version | None) -> str | None:
     return None if value is None else msgspec.json.encode(value).decode()
-
-
-async def remove_rows(database: Database, older_than: timedelta) -> int:
-    """Returns how many there were. Some at a time: meanwhile others write. The last row stays: the next number follows it."""
-    old = select(journal.c.number).where(
-        journal.c.at < database.now() - clock.milliseconds(older_than),
-        journal.c.number < select(func.max(journal.c.number)).scalar_subquery(),
-    )
-    statement = delete(journal).where(journal.c.number.in_(old.limit(_REMOVED_AT_ONCE)))
-    removed = 0
-    while count := await database.execute(statement, wait=SWEEP_WAIT):
-        removed += count
-    return removed

@@ -199,7 +199,8 @@ leases = Table(
 # is written, one transaction after the other, so that whoever has read up to a number has missed none. `line` is the audit
 # line; `change` is the id that a change had while it was under way; the other columns are for searches, and for what a change did: to which place (`connection`, `place`), perhaps to or from
 # another one (`to_connection`, `target`), what was there before and what was left there (`before`, `after`, in JSON), and
-# the id of what the trash keeps of it (`kept`).
+# the id of what the trash keeps of it (`kept`). `chain` is the process that wrote the row, as its `position`-th one, and
+# `hash` is of the row and of the hash of the `previous` one: see `journal_chain`. Rows from before that have none.
 journal = Table(
     "journal",
     metadata,
@@ -222,6 +223,10 @@ journal = Table(
     Column("before", Text),
     Column("after", Text),
     Column("line", Text, nullable=False),
+    Column("chain", String(32)),
+    Column("position", BigInteger),
+    Column("previous", LargeBinary(32)),
+    Column("hash", LargeBinary(32)),
 )
 # Migration 0014 makes those of columns that may be empty partial, and those of places byte by byte: said here, it would import
 # the dialects of both databases everywhere.
@@ -229,6 +234,15 @@ for _name in ("at", "user", "address", "action", "outcome", "key", "link", "sess
     Index(f"ix_journal_{_name}", journal.c[_name], journal.c.number)
 for _connection, _name in (("connection", "place"), ("to_connection", "target")):
     Index(f"ix_journal_{_name}", journal.c[_connection], journal.c[_name], journal.c.number)
+
+# What was signed of the journal: by the name of a chain, its last checkpoint, and one row with the lower bound.
+journal_proofs = Table(
+    "journal_proofs",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("signed", Text, nullable=False),
+)
 
 # Changes that have begun and not ended. `owner` is the lease of the process that carries them out: once it has expired,
 # any node settles them.

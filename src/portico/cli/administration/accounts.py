@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from portico.settings.settings import Settings
     from portico.store.database import Database
     from portico.store.journal import Journal
+    from portico.store.signatures import Signer
 
 
 T = TypeVar("T")
@@ -37,6 +38,8 @@ class Accounts(msgspec.Struct, frozen=True):
     mounts: "Mounts"
     connections: "Connections"
     journal: "Journal"
+    signer: "Signer | None"
+    """None without the secret key."""
 
 
 @asynccontextmanager
@@ -98,14 +101,16 @@ def with_settings(
 
     async def call() -> T:
         async with opened_database(settings, reads_only=reads_only) as database:
-            vault = Vault(await _secret_key(settings, database, make_key=make_key))
-            passwords = Passwords()
-            journal = open_journal(settings, database)
+            key = await _secret_key(settings, database, make_key=make_key)
+            vault, passwords = Vault(key), Passwords()
+            signer = _signer(key)
+            journal = open_journal(settings, database, signer)
             paths = HomePaths(str(settings.home), PATH_OPTIONS, keep_relative=settings.database_in_home)
             users, groups, mounts = Users(database, passwords), Groups(database), Mounts(database)
             connections = Connections(database, vault, paths)
+            accounts = Accounts(settings, database, users, groups, mounts, connections, journal, signer)
             try:
-                return await action(Accounts(settings, database, users, groups, mounts, connections, journal))
+                return await action(accounts)
             finally:
                 await journal.close()
                 passwords.close()
@@ -113,7 +118,15 @@ def with_settings(
     return asyncio.run(call())
 
 
-def open_journal(settings: "Settings", database: "Database", *, retries: bool = False) -> "Journal":
+def _signer(key: "SecretKey | None") -> "Signer | None":
+    from portico.store.signatures import Signer
+
+    return Signer(key.derive("receipts")) if key else None
+
+
+def open_journal(
+    settings: "Settings", database: "Database", signer: "Signer | None", *, retries: bool = False
+) -> "Journal":
     """`retries`: as of `Journal`."""
     from portico.observability.audit import open_audit
     from portico.store.journal import Journal
@@ -124,7 +137,9 @@ def open_journal(settings: "Settings", database: "Database", *, retries: bool = 
 
     required = settings.audit_required
     audit = open_audit(settings.audit_file, required=required, command=True, on_loss=lose, node=settings.node_in_audit)
-    return Journal(database, audit, node=settings.node, is_required=required, retries=retries, on_loss=lose)
+    return Journal(
+        database, audit, node=settings.node, is_required=required, retries=retries, on_loss=lose, signer=signer
+    )
 
 
 def run_audited(settings: "Settings", action: str, subject: str, work: Callable[[], Awaitable[T]]) -> T:
@@ -133,7 +148,7 @@ def run_audited(settings: "Settings", action: str, subject: str, work: Callable[
 
     async def call() -> T:
         async with database_as_it_is(settings.database_url) as database:
-            journal = open_journal(settings, database)
+            journal = open_journal(settings, database, _signer(await _known_key(settings, database)))
             try:
                 async with audited(journal, action, subject):
                     return await work()
@@ -216,6 +231,25 @@ async def opened_database(settings: "Settings", *, reads_only: bool = False) -> 
             if current:
                 raise
             raise needs_migration(database.name) from None
+
+
+async def _known_key(settings: "Settings", database: "Database") -> "SecretKey | None":
+    """The key, if this node has that of the database. The command works without it, and without a database."""
+    from portico.accounts.cluster import Cluster
+    from portico.accounts.vault import BadSecretKey, SecretKey
+    from portico.model.errors import Unavailable
+    from portico.store.cluster import KEY
+
+    try:
+        if not SecretKey.exists(settings.secret_key_file):
+            return None
+        key = SecretKey.load(settings.secret_key_file)
+        agreed = (await Cluster(database).identity()).get(KEY)
+    except BadSecretKey:
+        return None
+    except Unavailable:
+        agreed = None
+    return key if agreed in (None, key.fingerprint()) else None
 
 
 async def _secret_key(settings: "Settings", database: "Database", *, make_key: bool) -> "SecretKey | None":

@@ -1,4 +1,4 @@
-"""`portico audit …`: search the journal, and export it."""
+"""`portico audit …`: search the journal, export it, and verify it."""
 
 import csv
 import io
@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from portico.cli.administration.accounts import Accounts, read_accounts
+from portico.cli.administration.audit_verification import verify
 from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON, Facts, show_list
 from portico.cli.console.parser import Command, Group, flag, one_of, option, whole_number
@@ -163,7 +164,7 @@ _FILTERS = (
 
 COMMANDS = {
     "audit": Group(
-        "Search the audit log.",
+        "Search and verify the audit log.",
         {
             "list": Command(
                 list_,
@@ -171,7 +172,23 @@ COMMANDS = {
                 (*_FILTERS, JSON),
                 "Example:\n  portico audit list --user ann --action delete --since 7d\n"
                 "  portico audit list --connection local --below /projects --all --format csv >projects.csv",
-            )
+            ),
+            "verify": Command(
+                verify,
+                "Verify that no line was removed, changed or reordered.\n\nThe exit code is 1 if one was. Lines "
+                "after the last checkpoint of a process, which signs one at least every minute, can't be proven yet.",
+                (
+                    option(
+                        "--log",
+                        metavar="FILE",
+                        default=[],
+                        repeatable=True,
+                        help="Also compare the checkpoints in this file of the audit log; can be repeated.",
+                    ),
+                    JSON,
+                ),
+                "Example:\n  portico audit verify --log /var/lib/portico/audit.log",
+            ),
         },
         "Example:\n  portico audit list --user ann --action delete --since 7d",
     )

@@ -60,9 +60,8 @@ async def _copy(
     source: str, target: str, home: Path, moved: list[str], values: dict[str, str], *, lost_key: bool
 ) -> "Counts":
     """`moved` gets the connections whose paths became absolute, `values` what the nodes on the source agree on."""
-    from portico.cli.administration.restore import note_key, with_paths
+    from portico.cli.administration.restore import note_key, with_paths, without_key
     from portico.store import dump
-    from portico.store.cluster import KEY
 
     base: Path | None = home
     if not _is_inside(source, home):  # its relative paths start at its own folder, if it is a file
@@ -71,10 +70,9 @@ async def _copy(
     key = None if lost_key else await _key_to_note(source, base or home, shared=not stays)
 
     def change(table: str, row: "Row") -> "Row | None":
-        if lost_key and table == "cluster" and row["name"] == KEY:
-            return None
-        new = with_paths(table, row, str(base or home), relative=stays)
-        if new != row and not stays and row["name"] not in moved:
+        kept = without_key(table, row) if lost_key else row
+        new = kept and with_paths(table, kept, str(base or home), relative=stays)
+        if new != kept and not stays and row["name"] not in moved:
             moved.append(row["name"])
         return new
 

@@ -151,13 +151,11 @@ def _key(settings: "Settings", backup: "Backup", *, lost: bool) -> Iterator[None
 
 def _restore(settings: "Settings", backup: "Backup", *, replace: bool, lost_key: bool) -> None:
     from portico.store.backup_file import Damaged
-    from portico.store.cluster import KEY
     from portico.store.dump import Misfit, NotEmpty, load, without_new_file
 
     def change(table: str, row: "Row") -> "Row | None":
-        if lost_key and table == "cluster" and row["name"] == KEY:
-            return None
-        return with_paths(table, row, str(settings.home), relative=settings.database_in_home)
+        kept = without_key(table, row) if lost_key else row
+        return kept and with_paths(table, kept, str(settings.home), relative=settings.database_in_home)
 
     try:
         with without_new_file(settings.database_url):  # in which the failure would be recorded
@@ -201,6 +199,16 @@ def with_paths(table: str, row: "Row", home: str, *, relative: bool) -> "Row":
         return row
     paths = HomePaths(home, PATH_OPTIONS, keep_relative=relative)
     return {**row, "options": json.dumps(paths.stored(paths.resolved(json.loads(row["options"]))))}
+
+
+def without_key(table: str, row: "Row") -> "Row | None":
+    """Without what another key has signed, or what names it."""
+    from portico.store.cluster import KEY
+    from portico.store.journal_chain import CHAINED
+
+    if table == "journal_proofs" or (table == "cluster" and row["name"] == KEY):
+        return None
+    return {name: None if table == "journal" and name in CHAINED else value for name, value in row.items()}
 
 
 async def note_key(target: str, fingerprint: str) -> None:

@@ -96,7 +96,7 @@ async def _opened(accounts: Accounts) -> "AsyncIterator[Rewinds]":
     settings, database = accounts.settings, accounts.database
     trash = TrashRecords(database)
     options = {"trash": trash, "trash_retention": settings.trash_retention, "trash_hold": settings.trash_hold}
-    journal = open_journal(settings, database, retries=True)
+    journal = open_journal(settings, database, accounts.signer, retries=True)
     try:
         async with opened_pool(accounts, **options) as pool:
             links = ShareLinks(database, share_policy(settings))
