@@ -14,7 +14,8 @@ from portico.observability.audit import INTERRUPTED, AuditLine
 from portico.store.begun_changes import Noted
 from portico.store.begun_rows import BegunRows
 from portico.store.database import Database
-from portico.store.journal import Journal, Recording
+from portico.store.journal import Journal
+from portico.store.recordings import Recording
 from portico.store.trash import new_id
 
 MakeRecording: TypeAlias = Callable[[], Recording]

@@ -14,14 +14,16 @@ from portico.drive.trash import DriveTrash
 from portico.model.errors import ProviderUnavailable
 from portico.model.paths import TRASH, Path
 from portico.model.rights import DEFAULT_RIGHTS
+from portico.model.versions import version_of
 from portico.observability.audit import AuditLine, encode
 from portico.operations.unsettled import settle_changes
 from portico.providers.contract.provider import Provider
 from portico.providers.local.provider import LocalProvider
 from portico.store.begun_changes import Noted
 from portico.store.database import Database
-from portico.store.journal import BegunChange, Journal, version_of
+from portico.store.journal import Journal
 from portico.store.leases import Leases
+from portico.store.recordings import BegunChange
 from portico.store.trash import Trashed, TrashRecords
 
 from ..conformance.trash.actions import KEEP

@@ -13,14 +13,16 @@ from sqlalchemy import insert, select, text
 
 from portico.model.errors import Unavailable
 from portico.model.paths import Path, Place
+from portico.model.versions import Version
 from portico.observability.audit import INTERRUPTED, AuditLine, AuditLog
 from portico.store import begun_changes
 from portico.store import journal as module
 from portico.store.begun_changes import BegunFiles
 from portico.store.begun_rows import BegunRows
 from portico.store.database import Database
-from portico.store.journal import Journal, Recording, Version
+from portico.store.journal import Journal
 from portico.store.journal_retention import remove_rows
+from portico.store.recordings import Recording
 from portico.store.signatures import Signer
 from portico.store.tables import changes_begun, connections, journal, trash
 from portico.store.trash import Trashed

@@ -16,10 +16,11 @@ from portico.store.begun_changes import Noted
 from portico.store.begun_rows import BegunRows
 from portico.store.database import Database
 from portico.store.dump import load
-from portico.store.journal import BegunChange, Journal
+from portico.store.journal import Journal
 from portico.store.journal_chain import BOUND, CHECKPOINT, LOWER_BOUND, Bound, Checkpoint, Head
 from portico.store.journal_retention import remove_rows
 from portico.store.journal_verification import Report, verify
+from portico.store.recordings import BegunChange
 from portico.store.signatures import Signer
 from portico.store.tables import journal, journal_proofs
 

@@ -41,10 +41,11 @@ from portico.model.errors import (
 from portico.model.paths import RESERVED_PREFIX, TOP, Path, Place
 from portico.model.reach import folded
 from portico.model.rights import OVERWRITE, Right, missing_word
+from portico.model.versions import Version, version_of
 from portico.providers.contract.provider import Provider
 from portico.providers.contract.uploads import KeptFile, ResumableUpload, Save, WriteOptions
 from portico.runtime.tasks import for_each
-from portico.store.journal import Recording, Version, version_of
+from portico.store.recordings import Recording
 from portico.store.trash import Trashed
 
 _BY_NAME = attrgetter("name")

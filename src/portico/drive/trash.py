@@ -16,11 +16,12 @@ import structlog
 from portico.model.entries import Entry
 from portico.model.errors import InvalidPath, IsAFolder, NotAFolder, NotFound, NotPossible, PorticoError, changed
 from portico.model.paths import TOP, TRASH, Path, Place
+from portico.model.versions import Version, version_of
 from portico.providers.contract.provider import DoesNotFitInTrash, Provider
 from portico.providers.contract.uploads import KeptFile
 from portico.runtime.tasks import for_each, run_to_end
-from portico.store.journal import BegunChange, Recording, Version, version_of
 from portico.store.leases import Lease, Leases
+from portico.store.recordings import BegunChange, Recording
 from portico.store.trash import DELETED, HELD, KEPT, REMOVING, REPLACED, RESTORING, Trashed, TrashRecords, next_id
 
 _PAGE = 1000

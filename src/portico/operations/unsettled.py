@@ -5,8 +5,10 @@ from collections import defaultdict
 from portico.drive.connection_pool import ConnectionPool
 from portico.model.errors import PorticoError
 from portico.model.paths import Path, Place
+from portico.model.versions import Version, version_of
 from portico.observability.audit import DONE, INTERRUPTED, UNKNOWN
-from portico.store.journal import BegunChange, Journal, Version, version_of
+from portico.store.journal import Journal
+from portico.store.recordings import BegunChange
 from portico.store.trash import DELETED, HELD, REPLACED, Trashed
 
 _EVENT = "changes-not-settled"

@@ -23,8 +23,9 @@ from portico.operations.rewind.rewinds import Rewind, RewindRequest, Rewinds
 from portico.providers.contract.provider import Provider
 from portico.store.database import Database
 from portico.store.history import ActorFilter
-from portico.store.journal import Journal, Recording
+from portico.store.journal import Journal
 from portico.store.leases import Leases
+from portico.store.recordings import Recording
 from portico.store.trash import Trashed, TrashRecords
 
 from ...recorded_drive import journal_of

@@ -3,9 +3,9 @@
 import pytest
 
 from portico.model.paths import TRASH
+from portico.model.versions import Version
 from portico.operations.rewind.locations import Location
 from portico.operations.rewind.plan import Change, Plan, plan
-from portico.store.journal import Version
 
 FILE, FOLDER = Version(1, etag="old"), Version(is_folder=True)
 LEFT = Version(2, etag="left")

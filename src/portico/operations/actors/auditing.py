@@ -12,7 +12,8 @@ from portico.observability.audit import INTERRUPTED
 from portico.operations.actors.cancellation import ChangeAbandoned
 from portico.operations.actors.request_context import RequestContext
 from portico.runtime.tasks import run_to_end
-from portico.store.journal import Journal, Recording
+from portico.store.journal import Journal
+from portico.store.recordings import Recording
 
 
 class ChangeResult(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from portico.operations.files.digests import Hashing, sha256_of
 from portico.operations.files.replay import copied_to, keeps_existing, moved_to
 from portico.runtime.progress_counter import count
 from portico.runtime.tasks import for_each
-from portico.store.journal import Recording
+from portico.store.recordings import Recording
 
 _PAGE = 1000
 _FILES_AT_ONCE = 4

@@ -12,6 +12,7 @@ from portico.drive.drive import Drive, OnConflict
 from portico.model.entries import Entry
 from portico.model.errors import FolderNotEmpty, NotFound, PorticoError
 from portico.model.paths import Path, Place
+from portico.model.versions import Version, version_of
 from portico.operations.actors.auditing import Change
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.files.transfer import Transfer
@@ -19,7 +20,7 @@ from portico.operations.rewind.locations import Location
 from portico.operations.rewind.steps import Step
 from portico.operations.sharing.links import links_follow
 from portico.runtime.tasks import for_each
-from portico.store.journal import Journal, Version, version_of
+from portico.store.journal import Journal
 from portico.store.trash import Trashed, TrashRecords
 
 _AT_ONCE = 8

@@ -11,10 +11,10 @@ import msgspec
 
 from portico.model.errors import NotFound
 from portico.model.paths import TRASH
+from portico.model.versions import Version
 from portico.observability.audit import DONE, INTERRUPTED, UNKNOWN
 from portico.operations.rewind.locations import EMPTY, Location, Locations, Touched
 from portico.operations.rewind.steps import Step, in_order
-from portico.store.journal import Version
 from portico.store.trash import next_id
 
 UPLOAD: Final = "upload"

@@ -14,6 +14,7 @@ from portico.accounts.share_links import ShareLinks
 from portico.drive.connection_pool import ConnectionPool
 from portico.model.errors import InvalidRequest, NotFound, PorticoError
 from portico.model.paths import TRASH
+from portico.model.versions import Version
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.rewind.execution import Execution
 from portico.operations.rewind.locations import Location, Touched
@@ -21,7 +22,7 @@ from portico.operations.rewind.plan import ACTIONS, Change, LeftAlone, Plan, pla
 from portico.operations.rewind.steps import Step
 from portico.store.database import AnyRow, Database
 from portico.store.history import ActorFilter, changes_after, changes_by
-from portico.store.journal import Journal, Version
+from portico.store.journal import Journal
 from portico.store.leases import Leases
 from portico.store.rewinds import CANCELLED, DONE, RUNNING, RewindRecord, RewindRecords
 from portico.store.trash import TrashRecords, next_id

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from portico.model.paths import TRASH
+from portico.model.versions import Version
 from portico.operations.rewind.locations import EMPTY, Location
-from portico.store.journal import Version
 
 
 class Step(msgspec.Struct, omit_defaults=True):

@@ -1,0 +1,26 @@
+"""`Version`: what tells the content of a place from what was there before, and will be there later."""
+
+import msgspec
+
+from portico.model.entries import Entry
+
+
+class Version(msgspec.Struct, frozen=True, omit_defaults=True):
+    size: int = 0
+    is_folder: bool = False
+    etag: str | None = None
+    """What tells its content, wherever it is moved."""
+    modified: str = ""
+    made_folders: int = 0
+    """How many folders above it the change had to make."""
+
+    def is_same(self, other: "Version | None") -> bool:
+        return other is not None and (self.is_folder, self.size, self.etag) == (other.is_folder, other.size, other.etag)
+
+
+def version_of(entry: Entry) -> Version:
+    if entry.is_folder:
+        return Version(is_folder=True, made_folders=entry.made_folders)
+    modified = "" if entry.content_id else str(entry.written or entry.last_modified)
+    etag = entry.content_id or entry.etag
+    return Version(entry.size or 0, etag=etag, modified=modified, made_folders=entry.made_folders)
