@@ -38,7 +38,7 @@ class Noted(msgspec.Struct, omit_defaults=True):
     before: str | None
     line: str
     owner: str = ""
-    """The lease of the process, or nobody's."""
+    """The lease of the process; empty if it has let go."""
     has_ended: bool = False
     """Then the rest is known, too, and `line` has the outcome."""
     after: str | None = None
@@ -59,10 +59,10 @@ class BegunChanges(Protocol):
         """Their rows are written."""
 
     async def let_go(self, change: Noted) -> None:
-        """Nobody knows what has become of it: whoever comes first settles it."""
+        """Its outcome is unknown: the next process that looks settles it."""
 
     async def left(self, limit: int) -> list[Noted]:
-        """What nobody works on any more, for this process to settle."""
+        """Changes whose processes have ended or let go, for this one to settle."""
 
     async def close(self) -> None: ...
 
@@ -179,7 +179,7 @@ class BegunFiles:
     async def close(self) -> None:
         for file in [*self._files, *([self._spare] if self._spare else [])]:
             if file.open:
-                file.close()  # whoever finds it settles them
+                file.close()  # another process settles them
             else:
                 file.remove()
         self._files.clear()

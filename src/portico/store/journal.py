@@ -31,9 +31,9 @@ MAX_QUEUED: Final = 10_000
 """Rows that wait for the database; further ones are lost, or their changes refused."""
 _BATCH: Final = 200
 _PAUSE_SECONDS: Final = 0.25
-"""How long a row that nobody waits for may wait for others."""
+"""How long a row may wait for others if no request waits for it."""
 _GATHER_SECONDS: Final = 0.002
-"""How long a row that somebody waits for may wait for those of other changes that have begun."""
+"""The same for a row that a request waits for, while other changes are under way."""
 _RETRY_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 5.0
 _LEFT_AT_ONCE: Final = 1000
@@ -315,7 +315,7 @@ class Journal:
         self._lose(why)
         if not waiting.written.done():
             waiting.written.set_exception(unavailable(why))
-            waiting.written.exception()  # nobody may be waiting any more
+            waiting.written.exception()  # the request may have given up
 
     def _lose(self, why: str) -> None:
         self._lost += 1

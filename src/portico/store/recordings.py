@@ -81,13 +81,13 @@ class Recording:
 
     @property
     def trash_ids(self) -> tuple[str, ...]:
-        """Of what it has put into the trash; of its parts, as many as anybody asks for. What was moved elsewhere is not missed."""
+        """Of what it has put into the trash; of its parts, up to `_MOST_IDS`. What was moved elsewhere is left out."""
         shown = (record for record in self.kept if record.status == KEPT)
         kept = (record.id for record in shown if self.target is None or record.reason == REPLACED)
         return (*kept, *self._ids_of_parts)
 
     def concern(self, place: Place, target: Place | None = None) -> None:
-        """Say what is changed, unless that was said by whoever has begun it."""
+        """Say what is changed. Without effect once the change has begun."""
         if not self.has_begun:
             self.place, self.target = place, target
 

@@ -196,7 +196,7 @@ leases = Table(
 )
 
 # The journal: one row for each change, sign-in and administrative change that has ended. A row takes the next number when it
-# is written, one transaction after the other, so that whoever has read up to a number has missed none. `line` is the audit
+# is written, one transaction after the other, so that a reader who has come to a number has missed none. `line` is the audit
 # line; `change` is the id that a change had while it was under way; the other columns are for searches, and for what a change did: to which place (`connection`, `place`), perhaps to or from
 # another one (`to_connection`, `target`), what was there before and what was left there (`before`, `after`, in JSON), and
 # the id of what the trash keeps of it (`kept`). `chain` is the process that wrote the row, as its `position`-th one, and

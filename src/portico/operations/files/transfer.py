@@ -187,7 +187,7 @@ class _Stream:
 
     @asynccontextmanager
     async def _recorded(self, path: Path, target: Path) -> AsyncIterator[Recording]:
-        """A merge may replace many files: each is a change of its own, so that nobody has to remember all of them."""
+        """A merge may replace many files: each is a change of its own, so that the number of files does not matter."""
         if not self._merges:
             yield self._change
             return

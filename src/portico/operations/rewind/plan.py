@@ -1,6 +1,6 @@
 """What has to be done to undo the changes of one actor: a plan, from the rows of the journal alone.
 
-It goes back in time, from the newest row to the oldest. A change is left alone if somebody else has touched its place, or one
+It goes back in time, from the newest row to the oldest. A change is left alone if another actor has touched its place, or one
 above or below it, since. The plan works on places: of ten writes to one file, the version before the first is brought back, once.
 """
 

@@ -1,6 +1,6 @@
 """`Rewinds`: undo what one actor did, and leave everybody else's work alone.
 
-The plan comes from the journal alone. It is carried out by one process at a time; if that dies, any other one goes on.
+The plan comes from the journal alone. It is carried out by one process at a time; if that one dies, another one continues.
 """
 
 from collections.abc import Callable
