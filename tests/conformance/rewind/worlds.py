@@ -1,13 +1,17 @@
 """`World`: a storage with a journal, in which several actors act, and which can be rewound."""
 
+import pathlib
 import random
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any, cast
+from secrets import token_hex
+from typing import cast
 
 import msgspec
+from sqlalchemy import insert
 
 from portico.accounts.share_links import ShareLinks, SharePolicy
 from portico.drive.connection_pool import ConnectionPool
@@ -26,9 +30,11 @@ from portico.store.history import ActorFilter
 from portico.store.journal import Journal
 from portico.store.leases import Leases
 from portico.store.recordings import Recording
+from portico.store.tables import connections
 from portico.store.trash import Trashed, TrashRecords
 
 from ...recorded_drive import journal_of
+from ..harness import Harness
 
 KEEP = timedelta(days=30)
 HOLD = timedelta(days=7)
@@ -44,6 +50,48 @@ class Act(msgspec.Struct, frozen=True):
     """Of a delete: whether it is for good. Of others: whether they replace."""
 
 
+@asynccontextmanager
+async def opened_world(provider: Provider, migrated: pathlib.Path, folder: pathlib.Path) -> AsyncIterator["World"]:
+    """`migrated`: a database to copy."""
+    file = folder / f"{token_hex(8)}.db"
+    shutil.copy(migrated, file)
+    database = Database(f"sqlite:///{file}")
+    await database.execute(insert(connections), {"name": "c", "kind": "local", "options": "{}", "revision": 1})
+    world = World(provider, database)
+    try:
+        yield world
+    finally:
+        await world.journal.close()
+        await provider.close()
+        await database.close()
+        file.unlink()
+
+
+async def flaw_of(harness: Harness, migrated: pathlib.Path, folder: pathlib.Path, seed: int, *, apart: bool) -> str:
+    """Of a generated case: what is not as if one of two actors had never acted; empty if there is nothing."""
+    async with AsyncExitStack() as stack:
+        both, alone = [
+            await stack.enter_async_context(opened_world(await harness.open_other(), migrated, folder))
+            for _ in range(2)
+        ]
+        differing = []
+        for act in acts(seed, 30, ("mallory", "bob"), apart=apart):
+            outcome = await both.act(act)
+            if act.actor == "bob" and outcome != await alone.act(act):
+                differing.append({location(act.path), *([location(act.target)] if act.target else [])})
+        rewind = await both.rewind(user="mallory")
+        found, expected = await both.tree(), await alone.tree()
+        may_differ = excused(both, rewind, differing)
+        wrong = {
+            path
+            for path in found.keys() | expected.keys()
+            if found.get(path, b"none") != expected.get(path, b"none") and not may_differ(path)
+        }
+        if apart:
+            wrong |= {str(each.location) for each in rewind.left_alone if each.location[1] != "mallory"}
+        return f"seed {seed}: {sorted(wrong)}, {rewind.left_alone}" if wrong else ""
+
+
 class World:
     def __init__(self, provider: Provider, database: Database) -> None:
         self.provider = provider
@@ -51,9 +99,6 @@ class World:
         self.journal: Journal = journal_of(database)
         self.records = TrashRecords(database)
         self._leases = Leases(database, "node")
-        links = ShareLinks(database, SharePolicy(True, None, False, ()))
-        pool = cast("ConnectionPool", self)
-        self.rewinds = Rewinds(database, self.journal, pool, self.records, links, self._leases)
         self.touched: list[tuple[str, set[Location]]] = []
         """By each act that had an effect: its actor, and the places."""
 
@@ -102,10 +147,7 @@ class World:
                     await drive.restore(record, on_conflict, change=change)
             case "trash.remove":
                 if record := await self._trashed(act):
-                    change.concern(drive.place(path), drive.place(drive.trash.place_of(record.id)))
-                    await change.begin()
-                    if await drive.trash.remove(record):
-                        change.kept.append(record)
+                    await self._remove(record, change)
 
     async def _upload_in_parts(self, drive: Drive, path: Path, act: Act, change: Recording) -> None:
         async def save(*, last: bool = False) -> None:
@@ -114,6 +156,21 @@ class World:
         upload = await drive.begin_upload(path, "text/plain", OnConflict.REPLACE, size=len(act.content))
         await upload.append(pieces(act.content), save)
         await drive.finish_upload(upload, path, OnConflict.REPLACE, save, change=change)
+
+    async def empty_trash(self, actor: str) -> None:
+        trash = self.drive(actor).trash
+        while items := (await trash.page(1000))[0]:
+            for item in items:
+                recording = self.journal.recording(AuditLine(action="trash.remove", user=actor, path=item.path))
+                await self._remove(item, recording)
+                await recording.settle("done")
+
+    async def _remove(self, record: Trashed, change: Recording) -> None:
+        drive = self.drive("")
+        change.concern(drive.place(Path.parse(record.path)), drive.place(drive.trash.place_of(record.id)))
+        await change.begin()
+        if await drive.trash.remove(record):
+            change.kept.append(record)
 
     async def _trashed(self, act: Act) -> Trashed | None:
         """The newest that the actor has put there from this path."""
@@ -135,20 +192,15 @@ class World:
         return found
 
     async def rewind(self, since: int = 0, **actor: str) -> Rewind:
+        await self.journal.close()  # rows that no change waits for are written
+        self.journal = journal_of(self.database)
+        links = ShareLinks(self.database, SharePolicy(True, None, False, ()))
+        pool = cast("ConnectionPool", self)
+        rewinds = Rewinds(self.database, self.journal, pool, self.records, links, self._leases)
         request = RewindRequest(ActorFilter(**actor), since, by="admin")
-        rewind_id = await self.rewinds.begin(request, await self.rewinds.plan(request))
-        assert await self.rewinds.run(rewind_id)
-        return await self.rewinds.get(rewind_id)
-
-    async def settled(self) -> None:
-        """Rows that nobody waited for are written."""
-        while self.journal.queued:
-            await self.journal._batches.close(60)
-        self.journal._batches._writer = None
-
-    async def close(self) -> None:
-        await self.journal.close()
-        await self.provider.close()
+        rewind_id = await rewinds.begin(request, await rewinds.plan(request))
+        assert await rewinds.run(rewind_id)
+        return await rewinds.get(rewind_id)
 
 
 def location(path: str) -> Location:
@@ -213,6 +265,3 @@ def acts(seed: int, number: int, actors: tuple[str, ...], *, apart: bool) -> lis
             case _:
                 found.append(Act(actor, action, anything, flag=flag))
     return found
-
-
-__all__ = ["Act", "Any", "World", "acts", "excused", "suppress"]

@@ -22,6 +22,7 @@ from . import (
     mounts,
     races,
     resumable,
+    rewinds,
     shares,
     stalls,
     steady,
@@ -54,6 +55,7 @@ LINES: Lines = {
     **archives.LINES,
     **trash.LINES,
     **trash_services.LINES,
+    **rewinds.LINES,
     **hostility.LINES,
     **hostile_users.LINES,
     **clusters.LINES,
@@ -63,6 +65,8 @@ LINES: Lines = {
 
 BRIEF = (
     "trash",
+    "rewind-encryption-local",
+    "rewind-encryption-s3-versions",
     "abort-local",
     "kill-local",
     "kill-s3",

@@ -18,7 +18,7 @@ from portico.providers.contract.registry import SECRET_OPTIONS, open_provider
 from ...conformance.harness import PROVIDERS
 from ...gateways import FILES, Gateway
 from ..figures import Effort, Figure, Lines, none_of
-from .trash_services import _Request
+from .trash_services import Request
 
 _RANDOM = random.Random(27)
 _CONTENT = {f"{number % 3}/{number}": _RANDOM.randbytes(2000 * (number + 1)) for number in range(12)}
@@ -54,7 +54,7 @@ async def killed_moves(effort: Effort) -> list[Figure]:
     providers: dict[str, Any] = {}
     at_source = at_target = 0
     try:
-        async with PROVIDERS["s3"](_Request(folder)) as s3, PROVIDERS["azure-blob"](_Request(folder)) as blob:  # type: ignore[arg-type]
+        async with PROVIDERS["s3"](Request(folder)) as s3, PROVIDERS["azure-blob"](Request(folder)) as blob:  # type: ignore[arg-type]
             for kind, harness in zip(_KINDS, (s3, blob), strict=True):
                 given: dict[str, str] = harness.open.args[1]  # type: ignore[attr-defined]
                 providers[kind] = open_provider(kind, given)

@@ -39,7 +39,7 @@ _READ = 100
 """Files whose content is compared; of all others, the size."""
 
 
-class _Request:
+class Request:
     """What the harness wants of pytest."""
 
     def __init__(self, folder: File) -> None:
@@ -49,7 +49,7 @@ class _Request:
         return self._folder
 
 
-class _Calls:
+class Calls:
     """Counts the requests of all providers of this process."""
 
     def __init__(self) -> None:
@@ -128,9 +128,9 @@ async def undone(effort: Effort, service: str) -> list[Figure]:
     files = range(effort.of(30, 10_000))
     replaced = range(effort.of(10, 1000))
     folder = effort.new_folder()
-    calls = _Calls()
+    calls = Calls()
     figures = []
-    async with PROVIDERS[service](_Request(folder)) as harness:  # type: ignore[arg-type]
+    async with PROVIDERS[service](Request(folder)) as harness:  # type: ignore[arg-type]
         provider = harness.open()
         async with _drive(folder, provider) as drive, calls.counted():
 

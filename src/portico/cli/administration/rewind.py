@@ -129,6 +129,9 @@ _SETTLED_SECONDS: Final = 2.0
 """After which no process lets a frozen actor begin a change, and the last changes have their rows."""
 
 
+_POLL_SECONDS: Final = 1.0
+
+
 async def _within(accounts: Accounts, options: SimpleNamespace) -> tuple[str, ...]:
     from portico.drive.connection_pool import prefix_of
 
@@ -145,11 +148,13 @@ async def _run(rewinds: "Rewinds", rewind_id: str, options: SimpleNamespace) -> 
         notice(f"{done} of {steps} steps are done.")
 
     try:
-        if not await rewinds.run(rewind_id, progress):
-            notice(f"Another process carries it out. See how it goes on: portico rewind --resume {rewind_id}")
-            return 1
+        while not await rewinds.run(rewind_id, progress):  # a gateway carries it out
+            found = await rewinds.get(rewind_id)
+            progress(found.done, found.steps)
+            await asyncio.sleep(_POLL_SECONDS)
     except asyncio.CancelledError:
-        await rewinds.stop(rewind_id)
+        await rewinds.cancel(rewind_id)
+        await rewinds.run(rewind_id)
         raise
     found = await rewinds.get(rewind_id)
     if options.as_json:

@@ -123,7 +123,9 @@ class Rewinds:
             if lease is None:
                 return False
             record = await self._record(rewind_id)
-            if record.state == RUNNING:
+            if record.state == RUNNING and record.cancel_wanted:
+                await self.records.end(record.id, CANCELLED)
+            elif record.state == RUNNING:
                 await self._run(record, progress)
             return True
 
@@ -159,10 +161,6 @@ class Rewinds:
         steps = msgspec.json.decode(record.plan, type=list[Any])
         left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
         return Rewind(record.id, record.state, len(steps), record.done, left_alone)
-
-    async def stop(self, rewind_id: str) -> None:
-        """This process is asked to end, and no other one is to go on."""
-        await self.records.end(rewind_id, CANCELLED)
 
     async def cancel(self, rewind_id: str) -> None:
         """What is done stays done."""

@@ -1,0 +1,89 @@
+"""Rewinds on each kind of storage: generated work of two actors, and a simulated encryption by one who empties the trash."""
+
+import time
+from functools import partial
+from pathlib import Path as File
+
+from portico.providers.contract.provider import Provider
+from portico.runtime.tasks import for_each
+from portico.store.schema import migrate
+
+from ...conformance.harness import PROVIDERS
+from ...conformance.rewind.worlds import Act, World, flaw_of, opened_world
+from ..figures import Effort, Figure, Lines, none_of
+from .trash_services import Calls, Request
+
+_KINDS = ("local", "s3", "azure-blob", "azure-files", "gcs")
+_ENCRYPTED = ("local", "s3", "s3-versions")
+_AT_ONCE = 8
+
+
+def _migrated(folder: File) -> File:
+    file = folder / "migrated.db"
+    migrate(f"sqlite:///{file}")
+    return file
+
+
+async def generated(effort: Effort, kind: str) -> list[Figure]:
+    """In every other case, the two have folders of their own."""
+    cases, folder = effort.of(2, 5000), effort.new_folder()
+    migrated = _migrated(folder)
+    wrong: list[str] = []
+    async with PROVIDERS[kind](Request(folder)) as harness:  # type: ignore[arg-type]
+        for seed in range(cases):
+            if flaw := await flaw_of(harness, migrated, folder, seed, apart=seed % 2 == 0):
+                wrong.append(flaw)
+            if seed % 100 == 99:
+                effort.say(f"{kind}: {seed + 1:,} cases")
+    return [none_of(f"{kind}: generated cases that were not rewound", cases, wrong)]
+
+
+async def encrypted(effort: Effort, kind: str) -> list[Figure]:
+    """Half of the files are written over; the others are deleted, each after a new one was stored beside it."""
+    files, folder, calls = range(effort.of(20, 10_000)), effort.new_folder(), Calls()
+    async with PROVIDERS[kind](Request(folder)) as harness:  # type: ignore[arg-type]
+        provider: Provider = harness.open()
+        async with opened_world(provider, _migrated(folder), folder) as world, calls.counted():
+            await _all(world, [Act("owner", "upload", _name(number), content=_content(number)) for number in files])
+            before = await world.tree()
+            await _encrypt(world, files)
+            began, counted = time.monotonic(), calls.number
+            rewind = await world.rewind(user="thief")
+            each, spent = (calls.number - counted) / len(files), time.monotonic() - began
+            effort.say(f"{kind}: rewound {len(files):,} files in {spent:.0f} s, {each:.1f} requests a file")
+            after = await world.tree()
+    wrong = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
+    return [
+        none_of(f"{kind}: encrypted files that are not as before", len(files), wrong),
+        none_of(f"{kind}: places left alone", len(files), [str(left) for left in rewind.left_alone]),
+    ]
+
+
+async def _encrypt(world: World, files: range) -> None:
+    half = len(files) // 2
+    await _all(world, [Act("thief", "upload", _name(number), content=b"evil") for number in files[:half]])
+    await _all(world, [Act("thief", "upload", f"{_name(number)}.enc", content=b"evil") for number in files[half:]])
+    await _all(world, [Act("thief", "delete", _name(number)) for number in files[half:]])
+    await world.empty_trash("thief")
+
+
+async def _all(world: World, acts: list[Act]) -> None:
+    async def act(each: Act) -> None:
+        outcome = await world.act(each)
+        assert outcome == "done", (each, outcome)
+
+    await for_each(act, acts, _AT_ONCE)
+
+
+def _name(number: int) -> str:
+    return f"/{number % 50}/{number}.txt"
+
+
+def _content(number: int) -> bytes:
+    return f"content {number} ".encode() * (1 + number % 97)
+
+
+LINES: Lines = {
+    **{f"rewind-{kind}": partial(generated, kind=kind) for kind in _KINDS},
+    **{f"rewind-encryption-{kind}": partial(encrypted, kind=kind) for kind in _ENCRYPTED},
+}
