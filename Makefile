@@ -78,7 +78,7 @@ format: $(TOOLS) ## let ruff fix what it can
 bench: $(TOOLS) ## side-by-side measurements (ARGS="listing --quick" for some)
 	@$(PY) -m bench.run $(ARGS)
 
-soak: $(TOOLS) ## the promises of docs/trust.md at full length, half an hour (ARGS='kill flood' for some of them)
+soak: $(TOOLS) ## the promises of docs/trust.md at full length; rewind-* takes hours, the rest half an hour (ARGS='kill flood' for some of them)
 	@$(PY) -m tests.faults.soak $(ARGS)
 
 clean: ## remove what the other targets made

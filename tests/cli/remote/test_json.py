@@ -93,6 +93,7 @@ CALLS: dict[str, list[str] | Callable[[Portico], list[str]]] = {
     "connection test": ["connection", "test", "local"],
     "uploads list": ["uploads", "list"],
     "audit list": ["audit", "list"],
+    "audit verify": ["audit", "verify"],
     "rewind": _after("rm /a.txt", "rewind --user web --since 1h --dry-run"),
     "held list": _after("rm --permanent /a.txt", "held list"),
     "cluster show": ["cluster", "show"],
