@@ -10,7 +10,7 @@ from portico.accounts.share_links import ShareLinks
 from portico.drive.connection_pool import ConnectionPool
 from portico.drive.drive import Drive, OnConflict
 from portico.model.entries import Entry
-from portico.model.errors import FolderNotEmpty, NotFound, PorticoError
+from portico.model.errors import FolderNotEmpty, NotFound, NotPossible, PorticoError
 from portico.model.paths import Path, Place
 from portico.model.versions import Version, version_of
 from portico.operations.actors.auditing import Change
@@ -90,8 +90,8 @@ class Execution:
         return (await self._trash.find_all([trash_id])).get(trash_id)
 
     async def _delete(self, drive: Drive, path: Path, *, recursive: bool = False) -> None:
-        if not drive.trash.is_on and recursive:
-            raise NotAsLeft
+        if recursive and not drive.trash.is_on:
+            raise NotPossible("The trash is turned off, so this would be gone for good.")
         async with self._change("delete", path) as change:
             await drive.delete(path, change=change, recursive=recursive)
         if change.trash_ids:
