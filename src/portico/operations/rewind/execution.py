@@ -109,9 +109,13 @@ class Execution:
             on_conflict = OnConflict.REPLACE
         elif there:
             await self._make_way(drive, path)
-        async with self._change("restore", path) as change:
-            with suppress(NotFound):  # as above
+        try:
+            async with self._change("restore", path) as change:
                 await drive.restore(record, on_conflict, change=change)
+        except NotFound:
+            now = await drive.find(path)
+            if now is None or (there and version_of(now).is_same(version_of(there))):
+                raise  # the storage has lost it; otherwise, an earlier attempt has restored it
         await links_follow(self._links.restored(record.id, path, path))
 
     async def _move(self, drive: Drive, path: Path, step: Step, there: Entry | None) -> None:
