@@ -17,8 +17,10 @@ from .gateways import Gateway
 METHODS = {
     "copy": ("POST", b"/tree?action=COPY&target=/new"),
     "move": ("POST", b"/tree?action=MOVE&target=/new"),
-    "move_to_trash": ("DELETE", b"/tree?recursive=true"),
+    "delete": ("DELETE", b"/tree?recursive=true"),
 }
+PROVIDED = {"copy": "copy", "move": "move", "delete": "move_to_trash"}
+"""What the provider does for it."""
 
 
 class Slow:
@@ -39,7 +41,7 @@ class Slow:
 @pytest.fixture(params=METHODS)
 def slow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Slow:
     slow = Slow()
-    monkeypatch.setattr(LocalProvider, request.param, slow)
+    monkeypatch.setattr(LocalProvider, PROVIDED[request.param], slow)
     slow.method, slow.target = METHODS[request.param]  # type: ignore[attr-defined]
     return slow
 

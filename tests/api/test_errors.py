@@ -306,12 +306,13 @@ async def test_what_a_provider_said_goes_to_the_log_only(
         "read": asking("GET", "file"),
         "write": uploading("", "new"),
         "make_folder": asking("POST", "new", params={"action": "MKDIR"}),
-        "delete": asking("DELETE", "file", params={"permanent": "true"}),
+        "delete": asking("DELETE", "empty"),
         "move_to_trash": asking("DELETE", "file"),
         "copy": asking("POST", "file", params={"action": "COPY", "target": "/new"}),
         "move": asking("POST", "file", params={"action": "MOVE", "target": "/new"}),
     }
     gateway.put("file")
+    (gateway.files / "empty").mkdir()
     monkeypatch.setattr(LocalProvider, operation, failing)
     response = await requests[operation](gateway, monkeypatch)
     body = assert_problem(response, status, error.code, *(("stored", "failed") if operation == "write" else ()))

@@ -19,7 +19,7 @@ from portico.store.jobs import JobRecords
 
 from .conftest import OpenGateway
 from .gateways import Gateway, address
-from .test_cancellation import METHODS, Slow
+from .test_cancellation import METHODS, PROVIDED, Slow
 
 AT_ONCE = {"Prefer": "respond-async, wait=0"}
 PATIENT = {"Prefer": "respond-async, wait=30"}
@@ -72,7 +72,7 @@ async def test_what_is_done_in_time_is_answered_plainly(gateway: Gateway) -> Non
 
 @pytest.mark.parametrize("change", METHODS)
 async def test_a_job_from_begin_to_end(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
-    genuine, begun, go_on = getattr(LocalProvider, change), asyncio.Event(), asyncio.Event()
+    genuine, begun, go_on = getattr(LocalProvider, PROVIDED[change]), asyncio.Event(), asyncio.Event()
 
     async def halting(*arguments: Any, **options: Any) -> None:
         progress_counter.count(3, 300)
@@ -80,7 +80,7 @@ async def test_a_job_from_begin_to_end(gateway: Gateway, monkeypatch: pytest.Mon
         await go_on.wait()
         await genuine(*arguments, **options)
 
-    monkeypatch.setattr(LocalProvider, change, halting)
+    monkeypatch.setattr(LocalProvider, PROVIDED[change], halting)
     method, target = METHODS[change]
     query = target.decode().partition("?")[2]
     answer = await gateway.call(method, "tree", headers=AT_ONCE, params=query)
