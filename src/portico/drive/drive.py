@@ -534,10 +534,17 @@ class Drive:
     def _keeps(self) -> bool:
         return self._make_trash is not None and self.trash.is_on
 
-    async def restore(self, record: Trashed, on_conflict: OnConflict = OnConflict.FAIL, *, change: Recording) -> Path:
-        """Move it back to where it was; the path that it has then. What it replaces is kept, too."""
+    async def restore(
+        self,
+        record: Trashed,
+        on_conflict: OnConflict = OnConflict.FAIL,
+        *,
+        change: Recording,
+        target: Path | None = None,
+    ) -> Path:
+        """Move it back to where it was, or to `target`; the path that it has then. What it replaces is kept, too."""
         self.require(Right.UPLOAD, *OVERWRITE)
-        target = self.trash.path_of(record)
+        target = target or self.trash.path_of(record)
         with named_as_it_was(record, target):
             async with self.trash.restoring(record) as place:
                 if on_conflict is not OnConflict.RENAME:

@@ -82,7 +82,8 @@ class DriveTrash:
         """Move a file, or a folder if `recursive`; False if it has to be deleted for good. `held`: it is not shown."""
         entry = await self._provider.stat(path)
         version = version_of(entry)
-        if not change.has_begun:  # otherwise it is the end of a move
+        ends_move = change.has_begun
+        if not ends_move:
             change.before = version
         if entry.is_folder and not recursive:
             return False  # it is deleted only if it is empty
@@ -93,6 +94,8 @@ class DriveTrash:
         try:
             await self._provider.move_to_trash(path, self.place_of(record.id))
         except DoesNotFitInTrash:
+            if not ends_move:
+                change.before = None  # a folder of which nothing is kept was empty otherwise
             return False
         except _INTERRUPTIONS:
             await run_to_end(self.note_arrived(record, change))

@@ -98,6 +98,20 @@ async def removals(database: Database, number: int, since: int) -> list[Removals
     return found
 
 
+async def last_number(database: Database) -> int:
+    row = await database.first(select(func.max(journal.c.number).label("last")))
+    return (row and row.last) or 0
+
+
+async def changes_since(
+    database: Database, number: int, but: ActorFilter, actions: Collection[str]
+) -> AsyncIterator[Sequence[AnyRow]]:
+    """All but the actor's after a row, page by page, the newest first."""
+    others = not_(func.coalesce(but.condition(), False))
+    async for page in _pages(database, and_(journal.c.number > number, others), actions):
+        yield page
+
+
 async def _pages(
     database: Database, condition: ColumnElement[bool], actions: Collection[str]
 ) -> AsyncIterator[Sequence[AnyRow]]:

@@ -48,10 +48,11 @@ class RewindRecords:
         query = select(rewinds.c.id).where(rewinds.c.state == RUNNING).order_by(rewinds.c.started_at)
         return [row.id for row in await self.database.fetch(query)]
 
-    async def save(self, rewind_id: str, done: int, report: str) -> bool:
-        """Whether it is to go on."""
+    async def save(self, rewind_id: str, done: int, report: str | None) -> bool:
+        """Whether it is to go on. `report`: if there is more of it."""
         mine = rewinds.c.id == rewind_id
-        await self.database.execute(update(rewinds).where(mine).values(done=done, report=report))
+        values = {"done": done} | ({} if report is None else {"report": report})
+        await self.database.execute(update(rewinds).where(mine).values(values))
         row = await self.database.first(select(rewinds.c.cancel_wanted).where(mine))
         return row is not None and not row.cancel_wanted
 

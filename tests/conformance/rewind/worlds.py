@@ -3,7 +3,7 @@
 import pathlib
 import random
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -22,6 +22,7 @@ from portico.model.errors import PorticoError
 from portico.model.paths import Path
 from portico.model.rights import DEFAULT_RIGHTS
 from portico.observability.audit import AuditLine
+from portico.operations.files.transfer import Transfer
 from portico.operations.rewind.locations import Location
 from portico.operations.rewind.rewinds import Rewind, RewindRequest, Rewinds
 from portico.providers.contract.provider import Provider
@@ -48,21 +49,32 @@ class Act(msgspec.Struct, frozen=True):
     content: bytes = b""
     flag: bool = False
     """Of a delete: whether it is for good. Of others: whether they replace."""
+    at: str = "c"
+    to: str = "c"
+    """The connections of the path and of the target."""
+
+    @property
+    def places(self) -> set[Location]:
+        return {location(self.path, self.at), *([location(self.target, self.to)] if self.target else [])}
 
 
 @asynccontextmanager
-async def opened_world(provider: Provider, migrated: pathlib.Path, folder: pathlib.Path) -> AsyncIterator["World"]:
-    """`migrated`: a database to copy."""
+async def opened_world(
+    provider: Provider, migrated: pathlib.Path, folder: pathlib.Path, other: Provider | None = None
+) -> AsyncIterator["World"]:
+    """`migrated`: a database to copy. `other`: of a second connection, "k"."""
     file = folder / f"{token_hex(8)}.db"
     shutil.copy(migrated, file)
     database = Database(f"sqlite:///{file}")
-    await database.execute(insert(connections), {"name": "c", "kind": "local", "options": "{}", "revision": 1})
-    world = World(provider, database)
+    for name in ("c", "k"):
+        await database.execute(insert(connections), {"name": name, "kind": "local", "options": "{}", "revision": 1})
+    world = World(provider, database, other)
     try:
         yield world
     finally:
         await world.journal.close()
-        await provider.close()
+        for each in (provider, *([other] if other else [])):
+            await each.close()
         await database.close()
         file.unlink()
 
@@ -78,7 +90,7 @@ async def flaw_of(harness: Harness, migrated: pathlib.Path, folder: pathlib.Path
         for act in acts(seed, 30, ("mallory", "bob"), apart=apart):
             outcome = await both.act(act)
             if act.actor == "bob" and outcome != await alone.act(act):
-                differing.append({location(act.path), *([location(act.target)] if act.target else [])})
+                differing.append(act.places)
         rewind = await both.rewind(user="mallory")
         found, expected = await both.tree(), await alone.tree()
         may_differ = excused(both, rewind, differing)
@@ -93,41 +105,60 @@ async def flaw_of(harness: Harness, migrated: pathlib.Path, folder: pathlib.Path
 
 
 class World:
-    def __init__(self, provider: Provider, database: Database) -> None:
+    def __init__(self, provider: Provider, database: Database, other: Provider | None) -> None:
         self.provider = provider
+        self._providers = {"c": provider} | ({"k": other} if other else {})
         self.database = database
-        self.journal: Journal = journal_of(database)
         self.records = TrashRecords(database)
         self._leases = Leases(database, "node")
+        self._open()
         self.touched: list[tuple[str, set[Location]]] = []
         """By each act that had an effect: its actor, and the places."""
 
-    async def of_connection(self, _: str) -> Drive:
-        return self.drive("")
+    def _open(self) -> None:
+        self.journal: Journal = journal_of(self.database)
+        links = ShareLinks(self.database, SharePolicy(True, None, False, ()))
+        pool = cast("ConnectionPool", self)
+        self.rewinds = Rewinds(self.database, self.journal, pool, self.records, links, self._leases)
 
-    def drive(self, user: str) -> Drive:
+    async def settled(self) -> None:
+        """Rows that no change waits for are written."""
+        await self.journal.close()
+        self._open()
+
+    async def of_connection(self, name: str) -> Drive:
+        return self.drive("", name)
+
+    async def names(self) -> Collection[str]:
+        return [*self._providers]
+
+    def swept(self, *_: str) -> None:
+        """Nothing has failed."""
+
+    def drive(self, user: str, connection: str = "c") -> Drive:
+        provider = self._providers[connection]
         trash = partial(
-            DriveTrash, self.provider, self.records, self._leases, "c",
+            DriveTrash, provider, self.records, self._leases, connection,
             prefix=Path(), root=Path(), user=user, keep=KEEP, hold=HOLD,
         )  # fmt: skip
         seal = CursorSeal(b"k" * 32)
-        return Drive(self.provider, Path(), DEFAULT_RIGHTS, seal, connection="c", trash=trash)
+        return Drive(provider, Path(), DEFAULT_RIGHTS, seal, connection=connection, trash=trash)
 
     async def act(self, act: Act) -> str:
         """The outcome."""
         recording = self.journal.recording(AuditLine(action=act.action, user=act.actor, path=act.path))
-        outcome, places = "done", {location(act.path), *([location(act.target)] if act.target else [])}
+        outcome = "done"
         try:
             await self._act(act, recording)
         except PorticoError as error:
             outcome = error.code
         await recording.settle(outcome)
         if outcome == "done" or recording.kept:
-            self.touched.append((act.actor, places))
+            self.touched.append((act.actor, act.places))
         return outcome
 
     async def _act(self, act: Act, change: Recording) -> None:
-        drive, path = self.drive(act.actor), Path.parse(act.path)
+        drive, path = self.drive(act.actor, act.at), Path.parse(act.path)
         on_conflict = OnConflict.REPLACE if act.flag else OnConflict.FAIL
         match act.action:
             case "upload" if act.target:
@@ -136,10 +167,9 @@ class World:
                 await drive.write(path, chunks(act.content, change), "text/plain", OnConflict.REPLACE, change=change)
             case "mkdir":
                 await drive.make_folder(path, change=change)
-            case "move":
-                await drive.move(path, Path.parse(act.target), on_conflict, change=change)
-            case "copy":
-                await drive.copy(path, Path.parse(act.target), on_conflict, change=change)
+            case "move" | "copy":
+                to, target = drive if act.to == act.at else self.drive(act.actor, act.to), Path.parse(act.target)
+                await Transfer(drive, path, to, target, on_conflict, removes=act.action == "move").run(None, change)
             case "delete":
                 await drive.delete(path, change=change, recursive=True, permanent=act.flag)
             case "restore":
@@ -174,14 +204,15 @@ class World:
 
     async def _trashed(self, act: Act) -> Trashed | None:
         """The newest that the actor has put there from this path."""
-        items, _ = await self.drive(act.actor).trash.page(1000)
+        items, _ = await self.drive(act.actor, act.at).trash.page(1000)
         mine = [item for item in items if item.user == act.actor and item.path == act.path]
         return max(mine, key=lambda item: item.id, default=None)
 
-    async def tree(self) -> dict[str, bytes | None]:
+    async def tree(self, connection: str = "c") -> dict[str, bytes | None]:
         """The content of each file; None for a folder, if the storage has any that exist by themselves."""
         found: dict[str, bytes | None] = {}
-        walk, drive = self.drive("").walk(Path()), self.drive("")
+        drive = self.drive("", connection)
+        walk = drive.walk(Path())
         while not walk.ended:
             for path, entry in await walk.page(1000):
                 if not entry.is_folder:
@@ -192,19 +223,15 @@ class World:
         return found
 
     async def rewind(self, since: int = 0, **actor: str) -> Rewind:
-        await self.journal.close()  # rows that no change waits for are written
-        self.journal = journal_of(self.database)
-        links = ShareLinks(self.database, SharePolicy(True, None, False, ()))
-        pool = cast("ConnectionPool", self)
-        rewinds = Rewinds(self.database, self.journal, pool, self.records, links, self._leases)
+        await self.settled()
         request = RewindRequest(ActorFilter(**actor), since, by="admin")
-        rewind_id = await rewinds.begin(request, await rewinds.plan(request))
-        assert await rewinds.run(rewind_id)
-        return await rewinds.get(rewind_id)
+        rewind_id = await self.rewinds.begin(request, await self.rewinds.plan(request))
+        assert await self.rewinds.run(rewind_id)
+        return await self.rewinds.get(rewind_id)
 
 
-def location(path: str) -> Location:
-    return ("c", *path.strip("/").split("/"))
+def location(path: str, connection: str = "c") -> Location:
+    return (connection, *path.strip("/").split("/"))
 
 
 async def chunks(content: bytes, change: Recording) -> AsyncIterator[bytes]:
@@ -239,7 +266,9 @@ _NAMES = ("a", "b", "c", "d/a", "d/b", "d/e/a", "f/a", "f/b")
 _FOLDERS = ("d", "d/e", "f", "g")
 
 
-def acts(seed: int, number: int, actors: tuple[str, ...], *, apart: bool) -> list[Act]:
+def acts(
+    seed: int, number: int, actors: tuple[str, ...], *, apart: bool, connections: tuple[str, ...] = ("c",)
+) -> list[Act]:
     """`apart`: each actor has a folder."""
     dice = random.Random(seed)
     found = []
@@ -250,18 +279,19 @@ def acts(seed: int, number: int, actors: tuple[str, ...], *, apart: bool) -> lis
         folder, second = (top + dice.choice(_FOLDERS) for _ in range(2))
         anything, anywhere = dice.choice((file, folder)), dice.choice((other, second))
         content, flag = f"{actor} {index}".encode(), dice.random() < 0.6
+        at, to = (connections[0] if len(connections) == 1 else dice.choice(connections) for _ in range(2))
         action = dice.choice(("upload", "upload", "upload", "mkdir", "move", "move", "copy", "delete", "delete"))
         if dice.random() < 0.25:
             action = dice.choice(("restore", "trash.remove", "upload in parts", "delete for good"))
         match action:
             case "upload" | "upload in parts":
-                found.append(Act(actor, "upload", file, "" if action == "upload" else file, content))
+                found.append(Act(actor, "upload", file, "" if action == "upload" else file, content, at=at))
             case "mkdir":
-                found.append(Act(actor, action, folder))
+                found.append(Act(actor, action, folder, at=at))
             case "move" | "copy":
-                found.append(Act(actor, action, anything, anywhere, flag=flag))
+                found.append(Act(actor, action, anything, anywhere, flag=flag, at=at, to=to))
             case "delete" | "delete for good":
-                found.append(Act(actor, "delete", anything, flag=action != "delete"))
+                found.append(Act(actor, "delete", anything, flag=action != "delete", at=at))
             case _:
-                found.append(Act(actor, action, anything, flag=flag))
+                found.append(Act(actor, action, anything, flag=flag, at=at))
     return found

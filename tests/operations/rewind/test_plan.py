@@ -98,6 +98,10 @@ UNDONE = {
         [m("copy", "d", "e", after=FOLDER), m("move", "f", "e/f")],
         ["move e/f f (set aside 1)", "remove e", "move f (set aside 1) f"],
     ),
+    "a copied folder, out of which something was moved": (
+        [m("copy", "d", "e", after=FOLDER), m("move", "e/f", "g")],
+        ["remove e", "remove g"],
+    ),
     "deleted and restored": ([m("delete", "f", before=FILE, kept=K1), m("restore", f"{TRASH}/{K1}", "f")], []),
     "a restored file": ([m("restore", f"{TRASH}/{K1}", "f")], ["remove f"]),
     "a folder that was there": ([m("mkdir", "d", before=FOLDER)], []),
@@ -154,10 +158,23 @@ def test_what_the_trash_has_lost_is_named_and_what_is_there_stays() -> None:
     assert (shown(found), left(found)) == (["remove g"], [("f", "not-kept", "")])
 
 
+def test_what_the_trash_has_lost_stays_also_in_a_folder_that_was_moved() -> None:
+    changes = [m("upload", "d/f", before=FILE, kept=K1), m("upload", "d/f", before=LEFT, kept=K2)]
+    found = planned(*changes, m("move", "d", "e", after=FOLDER), kept=(K2,))
+    assert (shown(found), left(found)) == (["move e d"], [("d/f", "not-kept", "")])
+
+
 def test_only_a_folder() -> None:
-    found = planned(m("upload", "d/f"), m("upload", "e"), m("move", "d/g", "h"), within="d")
-    assert shown(found) == ["remove d/f"]
-    assert left(found) == [("e", "outside", ""), ("h", "outside", "")]
+    found = planned(
+        m("upload", "d/f"),
+        m("upload", "e"),
+        m("move", "d/g", "h"),
+        m("trash.remove", "e", item(K1), kept=K1),
+        m("trash.remove", "d/e", item(K2), kept=K2),
+        within="d",
+    )
+    assert shown(found) == ["remove d/f", f"show {TRASH}/{K2}"]
+    assert left(found) == [("e", "outside", ""), ("h", "outside", ""), ("e", "outside", "")]
 
 
 def test_only_what_the_actor_left_is_removed() -> None:

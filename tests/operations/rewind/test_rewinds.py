@@ -1,126 +1,243 @@
-"""A rewind is carried out by one process at a time, and ends when that is wanted."""
+"""Rewinds on a disk. `m` is the actor that is rewound, `b` another one."""
 
-from typing import Any, cast
+import pathlib
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from itertools import count
+from typing import Any
+from unittest.mock import AsyncMock
 
+import msgspec
 import pytest
+from sqlalchemy import select
 
-from portico.accounts.share_links import ShareLinks
-from portico.drive.connection_pool import ConnectionPool
-from portico.model.errors import InvalidRequest, NotFound
-from portico.operations.rewind import rewinds as module
-from portico.operations.rewind.execution import Execution
-from portico.operations.rewind.plan import Plan
-from portico.operations.rewind.rewinds import RewindRequest, Rewinds
-from portico.operations.rewind.steps import Step
-from portico.store.database import Database
+from portico.model.paths import TRASH
+from portico.operations.rewind.rewinds import RewindRequest
+from portico.providers.contract.provider import DoesNotFitInTrash
+from portico.providers.contract.registry import open_provider
 from portico.store.history import ActorFilter
-from portico.store.journal import Journal
-from portico.store.leases import Leases
-from portico.store.trash import TrashRecords
+from portico.store.tables import rewinds
 
-REQUEST = RewindRequest(ActorFilter(user="m"), 0, by="admin")
+from ...conformance.rewind.worlds import Act, World, acts, opened_world
 
-
-class Steps:
-    """What was carried out, in place of the storage."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.done: list[str] = []
-        self.after: dict[str, Any] = {}
-        """What happens after a step."""
-
-        async def carry_out(_: object, steps: list[Step]) -> list[Any]:
-            for step in steps:
-                self.done.append(step.location[-1])
-                if work := self.after.get(step.location[-1]):
-                    await work()
-            return []
-
-        monkeypatch.setattr(Execution, "carry_out", carry_out)
-        monkeypatch.setattr(module, "_CHUNK", 2)
+M, B = partial(Act, "m"), partial(Act, "b")
+MakeWorld = Callable[[], Awaitable[World]]
+Tree = dict[str, bytes | None]
 
 
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
-    return Steps(monkeypatch)
+async def make_world(migrated_file: pathlib.Path, tmp_path: pathlib.Path) -> AsyncIterator[MakeWorld]:
+    numbers = count()
 
+    async with AsyncExitStack() as stack:
 
-def opened(database: Database, node: str = "one") -> Rewinds:
-    journal, leases = Journal(database, node=node), Leases(database, node)
-    pool, links = cast("ConnectionPool", None), cast("ShareLinks", None)
-    return Rewinds(database, journal, pool, TrashRecords(database), links, leases)
+        async def make() -> World:
+            top = tmp_path / str(next(numbers))
+            providers = []
+            for name in ("c", "k"):
+                (top / name).mkdir(parents=True)
+                providers.append(open_provider("local", {"folder": str(top / name)}))
+            world: World = await stack.enter_async_context(opened_world(providers[0], migrated_file, top, providers[1]))
+            return world
+
+        yield make
 
 
 @pytest.fixture
-def rewinds(database: Database) -> Rewinds:
-    return opened(database)
+async def world(make_world: MakeWorld) -> World:
+    return await make_world()
 
 
-async def begun(rewinds: Rewinds) -> str:
-    return await rewinds.begin(REQUEST, Plan([Step("remove", ("c", name)) for name in "abcde"], []))
+async def done(world: World, *acts: Act) -> tuple[Tree, Tree]:
+    """What there is after them."""
+    for act in acts:
+        assert await world.act(act) == "done"
+    await world.settled()
+    return await world.tree(), await world.tree("k")
 
 
-async def test_all_steps_are_carried_out_once(rewinds: Rewinds, steps: Steps) -> None:
-    rewind_id, told = await begun(rewinds), []
-    assert await rewinds.run(rewind_id, lambda done, of: told.append((done, of)))
-    assert await rewinds.run(rewind_id)
-    assert steps.done == [*"abcde"]
-    assert told == [(2, 5), (4, 5), (5, 5)]
-    found = await rewinds.get(rewind_id)
-    assert (found.state, found.done, found.steps) == ("done", 5, 5)
-    with pytest.raises(InvalidRequest, match="has ended"):
-        await rewinds.cancel(rewind_id)
+FILES = [B("upload", f"/{path}", content=path.encode()) for path in ("d/f", "d/g", "e/h", "f")]
+RENAMED = {
+    "a file that was then deleted": [M("move", "/f", "/f.enc"), M("delete", "/f.enc")],
+    "a folder in which a file was then deleted": [M("move", "/d", "/x"), M("delete", "/x/f")],
+    "a folder that was then deleted": [M("move", "/d", "/x"), M("delete", "/x/f"), M("delete", "/x")],
+    "a folder in which a file was then replaced": [M("move", "/d", "/x"), M("upload", "/x/f", content=b"evil")],
+    "moved to another connection, then deleted": [M("move", "/d", "/x", to="k"), M("delete", "/x", at="k")],
+}
 
 
-async def test_one_process_carries_it_out(rewinds: Rewinds, steps: Steps, database: Database) -> None:
-    rewind_id, other = await begun(rewinds), opened(database, "two")
-
-    async def intrude() -> None:
-        assert not await other.run(rewind_id)
-
-    steps.after["b"] = intrude
-    assert await rewinds.run(rewind_id)
-    assert steps.done == [*"abcde"]
+@pytest.mark.parametrize("case", RENAMED)
+async def test_what_was_renamed_is_brought_back_where_it_was(world: World, case: str) -> None:
+    before = await done(world, *FILES)
+    await done(world, *RENAMED[case])
+    rewind = await world.rewind(user="m")
+    assert (await done(world), rewind.left_alone) == (before, [])
 
 
-async def test_after_a_crash_another_process_continues(rewinds: Rewinds, steps: Steps, database: Database) -> None:
-    rewind_id = await begun(rewinds)
-
-    async def crash() -> None:
-        raise RuntimeError("crash")
-
-    steps.after["c"] = crash
-    with pytest.raises(RuntimeError):
-        await rewinds.run(rewind_id)
-    steps.after.clear()
-    await opened(database, "two").run_left()
-    assert steps.done == [*"abc", *"cde"], "a step that was not saved is repeated"
-    assert (await rewinds.get(rewind_id)).state == "done"
+@pytest.mark.parametrize("action", ["copy", "move"])
+async def test_a_merge_into_a_folder_of_another_connection_is_left_alone(world: World, action: str) -> None:
+    theirs = [B("upload", f"/d/{name}", content=b"theirs", at="k") for name in ("f", "own")]
+    await done(world, *FILES, *theirs)
+    merged = await done(world, M(action, "/d", "/d", flag=True, to="k"))
+    rewind = await world.rewind(user="m")
+    assert await done(world) == merged
+    assert ("merged", ("k", "d")) in [(each.why, each.location) for each in rewind.left_alone]
 
 
-async def test_it_can_be_cancelled(rewinds: Rewinds, steps: Steps) -> None:
-    rewind_id = await begun(rewinds)
-    steps.after["c"] = lambda: rewinds.cancel(rewind_id)
-    assert await rewinds.run(rewind_id)
-    assert steps.done == [*"abcd"]
-    found = await rewinds.get(rewind_id)
-    assert (found.state, found.done) == ("cancelled", 4)
-    await rewinds.run_left()
-    assert steps.done == [*"abcd"]
+IN_THE_WAY = {
+    "a file where a folder was": [M("delete", "/d"), M("upload", "/d", content=b"evil")],
+    "a file in a new folder where an old one was": [
+        M("delete", "/d/f"),
+        M("delete", "/d"),
+        M("upload", "/d/f", content=b"evil"),
+        M("mkdir", "/d/g/new"),
+    ],
+    "an empty folder where one was": [M("move", "/empty", "/x"), M("mkdir", "/empty")],
+    "a folder that was moved into itself": [M("move", "/d", "/x"), M("mkdir", "/d"), M("move", "/x", "/d/f/x")],
+    "a file where an empty folder was": [M("delete", "/empty"), M("move", "/f", "/empty")],
+    "a file that was moved to where it replaced another one, in a folder that was then deleted": [
+        M("move", "/f", "/d/f", flag=True),
+        M("delete", "/d"),
+        M("upload", "/d/f", content=b"evil"),
+    ],
+    "what was put into a copy, with what was added to that": [
+        M("copy", "/d", "/x"),
+        M("move", "/e", "/x/e"),
+        M("upload", "/x/e/new", content=b"evil"),
+    ],
+    "a new folder that was then deleted with what was moved there": [M("move", "/f", "/x/f"), M("delete", "/x")],
+    "an older version that was restored, in a folder that was then deleted": [
+        M("upload", "/d/f", content=b"first"),
+        M("upload", "/d/f", content=b"second"),
+        M("restore", "/d/f", flag=True),
+        M("delete", "/d"),
+    ],
+    "folders that have changed places, with a file that was replaced": [
+        M("move", "/d", "/x"),
+        M("move", "/e", "/d"),
+        M("upload", "/d/h", content=b"evil"),
+        M("move", "/x", "/e"),
+    ],
+}
 
 
-async def test_one_that_was_cancelled_before_it_ran_does_nothing(rewinds: Rewinds, steps: Steps) -> None:
-    rewind_id = await begun(rewinds)
-    await rewinds.cancel(rewind_id)
-    assert await rewinds.run(rewind_id)
-    assert (steps.done, (await rewinds.get(rewind_id)).state) == ([], "cancelled")
+@pytest.mark.parametrize("case", IN_THE_WAY)
+async def test_what_is_in_the_way_is_removed_first(world: World, case: str) -> None:
+    before = await done(world, *FILES, B("mkdir", "/empty"))
+    await done(world, *IN_THE_WAY[case])
+    rewind = await world.rewind(user="m")
+    assert (await done(world), rewind.left_alone) == (before, [])
 
 
-async def test_an_unknown_one(rewinds: Rewinds) -> None:
-    for work in (rewinds.get, rewinds.cancel, rewinds.run):
-        with pytest.raises(NotFound, match="no rewind with this id"):
-            await work("nope")
+class Killed(BaseException):
+    pass
 
 
-async def test_nothing_is_planned_for_an_actor_without_changes(rewinds: Rewinds) -> None:
-    assert await rewinds.plan(REQUEST) == Plan([], [])
+@pytest.mark.parametrize("case", IN_THE_WAY)
+async def test_a_rewind_that_is_killed_goes_on_where_it_was(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    kill_at, was_killed = 0, True
+    while was_killed:
+        kill_at += 1
+        world = await make_world()
+        before = await done(world, *FILES, B("mkdir", "/empty"))
+        await done(world, *IN_THE_WAY[case])
+        save, calls, was_killed = world.rewinds.records.save, count(1), False
+
+        async def killed(*arguments: Any, save: Any = save, calls: Any = calls, kill_at: int = kill_at) -> bool:
+            if next(calls) == kill_at:
+                raise Killed
+            result: bool = await save(*arguments)
+            return result
+
+        monkeypatch.setattr(world.rewinds.records, "save", killed)
+        try:
+            await world.rewind(user="m")
+        except Killed:
+            was_killed = True
+        [rewind_id] = await world.database.fetch(select(rewinds.c.id))
+        await world.rewinds.run(rewind_id.id)
+        found = await world.rewinds.get(rewind_id.id)
+        assert (await done(world), found.left_alone, found.state) == (before, [], "done"), kill_at
+
+
+async def planned(world: World) -> str:
+    """The id of a rewind that has not begun."""
+    request = RewindRequest(ActorFilter(user="m"), 0, by="admin")
+    return await world.rewinds.begin(request, await world.rewinds.plan(request))
+
+
+AFTER_THE_PLAN = {
+    "written into a folder that was copied": ([M("copy", "/d", "/x")], B("upload", "/x/own", content=b"own"), "x"),
+    "written into a folder that was moved": ([M("move", "/d", "/x")], B("upload", "/x/own", content=b"own"), "d"),
+    "restored": ([M("delete", "/f")], B("restore", "/f"), "f"),
+}
+
+
+@pytest.mark.parametrize("case", AFTER_THE_PLAN)
+async def test_what_another_one_does_after_the_plan_is_left_alone(world: World, case: str) -> None:
+    mine, theirs, place = AFTER_THE_PLAN[case]
+    await done(world, *FILES, *mine)
+    if theirs.action == "restore":
+        theirs = msgspec.structs.replace(theirs, actor="m")  # it is found by who has put it there
+    rewind_id = await planned(world)
+    expected = await done(world, theirs)
+    await world.rewinds.run(rewind_id)
+    found = await world.rewinds.get(rewind_id)
+    assert await done(world) == expected
+    assert [(each.why, each.location, each.by) for each in found.left_alone] == [
+        ("conflict", ("c", place), theirs.actor)
+    ]
+
+
+async def test_a_folder_that_the_trash_could_not_hold_is_not_made_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await done(world, *FILES)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.provider, "move_to_trash", AsyncMock(side_effect=DoesNotFitInTrash))
+        expected = await done(world, M("delete", "/d", flag=True))
+    rewind = await world.rewind(user="m")
+    assert await done(world) == expected
+    assert [(each.why, each.location) for each in rewind.left_alone] == [("not-kept", ("c", "d"))]
+
+
+async def test_what_has_vanished_from_the_storage_is_named(world: World, tmp_path: pathlib.Path) -> None:
+    await done(world, *FILES, M("delete", "/f"), M("move", "/d/f", "/x"))
+    shutil.rmtree(tmp_path / "0" / "c" / TRASH)
+    (tmp_path / "0" / "c" / "x").unlink()
+    rewind = await world.rewind(user="m")
+    assert [(each.why, each.location) for each in rewind.left_alone] == [
+        ("failed", ("c", "f")),
+        ("changed", ("c", "d", "f")),
+    ]
+
+
+async def test_a_rewind_that_nobody_carries_out_is_cancelled_before_it_goes_on(world: World) -> None:
+    expected = await done(world, *FILES, M("delete", "/f"))
+    rewind_id = await planned(world)
+    await world.rewinds.cancel(rewind_id)
+    assert await world.rewinds.run(rewind_id)
+    assert (await world.rewinds.get(rewind_id)).state == "cancelled"
+    assert await done(world) == expected
+
+
+async def test_generated_work_of_one_actor_is_undone_as_a_whole(make_world: MakeWorld) -> None:
+    undone = 0
+    for seed in range(40):
+        world = await make_world()
+        for act in acts(seed, 15, ("b",), apart=False, connections=("c", "k")):
+            await world.act(act)
+        before = await done(world)
+        for act in acts(1000 + seed, 25, ("m",), apart=False, connections=("c", "k")):
+            await world.act(act)
+        await world.settled()
+        rewind = await world.rewind(user="m")
+        assert {each.why for each in rewind.left_alone} <= {"conflict", "merged", "not-known"}, (seed, rewind)
+        if not rewind.left_alone:
+            undone += 1
+            assert await done(world) == before, seed
+    assert undone > 10

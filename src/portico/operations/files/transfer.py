@@ -11,6 +11,7 @@ from portico.model.entries import Entry
 from portico.model.errors import already_exists, changed, counting, service_failed
 from portico.model.paths import Path
 from portico.model.rights import OVERWRITE, Right
+from portico.model.versions import version_of
 from portico.operations.actors.actor import Actor, Standing
 from portico.operations.actors.attempt import Attempt
 from portico.operations.files.digests import Hashing, sha256_of
@@ -110,7 +111,8 @@ class _Stream:
             raise already_exists(existing.name)
         with counting(lambda: f"{self._files} files were copied"):
             if entry.is_folder:
-                self._merges = existing is not None
+                if existing:
+                    self._merges, self._change.before = True, version_of(existing)
                 await self._to.make_folder(self._target, change=self._change)
                 self._seen = await self._walked(self._copy_entry)
             else:

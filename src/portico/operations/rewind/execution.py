@@ -1,10 +1,11 @@
 """`Execution`: carries out the steps of a rewind. Each is a change of its own in the journal, so that a rewind can be undone.
 
-A step may be repeated: a process may have died after it. What was done already is left as it is.
+The steps of a run may be repeated: a process may have died in the middle. What was done already is left as it is.
 """
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import takewhile
 
 from portico.accounts.share_links import ShareLinks
 from portico.drive.connection_pool import ConnectionPool
@@ -16,7 +17,7 @@ from portico.model.versions import Version, version_of
 from portico.operations.actors.auditing import Change
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.files.transfer import Transfer
-from portico.operations.rewind.locations import Location
+from portico.operations.rewind.locations import Location, is_in_trash
 from portico.operations.rewind.steps import Step
 from portico.operations.sharing.links import links_follow
 from portico.runtime.tasks import for_each
@@ -43,10 +44,13 @@ class Execution:
         self._trash = trash
         self._links = links
         self._context = context
+        self._repeats = False
 
-    async def carry_out(self, steps: Sequence[Step]) -> list[tuple[Step, str, str]]:
-        """Steps that follow each other in a plan; those that were not carried out, with a word and a sentence that say why."""
+    async def carry_out(self, steps: Sequence[Step], *, repeats: bool = False) -> list[tuple[Step, str, str]]:
+        """Steps of one run; those that were not carried out, with a word and a sentence that say why. `repeats`: an earlier
+        process may have carried out some of them."""
         failed: list[tuple[Step, str, str]] = []
+        self._repeats = repeats
 
         async def attempt(step: Step) -> None:
             try:
@@ -56,8 +60,7 @@ class Execution:
             except PorticoError as error:
                 failed.append((step, FAILED, error.detail))
 
-        for some in _independent(steps):
-            await for_each(attempt, some, _AT_ONCE)
+        await for_each(attempt, steps, _AT_ONCE)
         return failed
 
     async def _step(self, step: Step) -> None:
@@ -102,20 +105,23 @@ class Execution:
         assert step.source
         record = await self._kept(step.source[2])
         if record is None:
-            return  # an earlier attempt has restored it
+            self._done_before()
+            return
         on_conflict = OnConflict.FAIL
         if there and not there.is_folder:
             _check(there, step.left)
-            on_conflict = OnConflict.REPLACE
+            if record.is_folder:
+                await self._delete(drive, path, recursive=True)
+            else:
+                on_conflict = OnConflict.REPLACE
         elif there:
             await self._make_way(drive, path)
-        try:
-            async with self._change("restore", path) as change:
-                await drive.restore(record, on_conflict, change=change)
-        except NotFound:
-            now = await drive.find(path)
-            if now is None or (there and version_of(now).is_same(version_of(there))):
-                raise  # the storage has lost it; otherwise, an earlier attempt has restored it
+        async with self._change("restore", path) as change:
+            try:
+                await drive.restore(record, on_conflict, change=change, target=path)
+            except NotFound:
+                if not self._repeats:
+                    raise
         await links_follow(self._links.restored(record.id, path, path))
 
     async def _move(self, drive: Drive, path: Path, step: Step, there: Entry | None) -> None:
@@ -124,7 +130,8 @@ class Execution:
         source = _path(origin, step.source)
         found = await origin.find(source)
         if found is None:
-            return  # an earlier attempt has moved it
+            self._done_before()
+            return
         if step.left:
             _check(found, step.left)
         if there:
@@ -134,6 +141,11 @@ class Execution:
             await transfer.run(None, change)
         old, new = Place(step.source[0], source), Place(step.location[0], path)
         await links_follow(self._links.moved(old, new, is_folder=found.is_folder))
+
+    def _done_before(self) -> None:
+        """What was to be brought back is not there."""
+        if not self._repeats:
+            raise NotAsLeft
 
     async def _make_way(self, drive: Drive, path: Path) -> None:
         """Only for an empty folder."""
@@ -149,6 +161,10 @@ class Execution:
 
 
 def _path(drive: Drive, location: Location) -> Path:
+    if is_in_trash(location):
+        return Path(location[1:])
+    if not drive.root.holds(Path(location[1:])):
+        raise NotPossible("The connection has another prefix by now.")
     return Path(location[1 + len(drive.root.segments) :])
 
 
@@ -157,14 +173,10 @@ def _check(there: Entry, left: Version | None) -> None:
         raise NotAsLeft
 
 
-def _independent(steps: Sequence[Step]) -> list[list[Step]]:
-    """Runs of steps that may be carried out at the same time."""
-    found: list[list[Step]] = []
-    for step in steps:
-        last = found[-1][-1] if found else None
-        same = last and (last.action, len(last.location)) == (step.action, len(step.location))
-        if same and step.action in ("remove", "restore"):
-            found[-1].append(step)
-        else:
-            found.append([step])
-    return found
+def first_run(steps: Sequence[Step], at_most: int) -> Sequence[Step]:
+    """Those that may be carried out at the same time, and once more if a process dies meanwhile."""
+    first = steps[0]
+    if first.action not in ("remove", "restore", "show"):
+        return steps[:1]
+    kind = first.action, len(first.location)
+    return [*takewhile(lambda step: (step.action, len(step.location)) == kind, steps[:at_most])]

@@ -4,11 +4,22 @@ from typing import Final
 
 import msgspec
 
+from portico.model.paths import TRASH
+
 Location = tuple[str, ...]
 """The connection, and the segments of a path from the top of its storage."""
 
 EMPTY: Final[Location] = ("",)
 """The source of a folder that is made anew."""
+
+
+def is_in_trash(location: Location) -> bool:
+    return location[1:2] == (TRASH,)
+
+
+def is_item(location: Location) -> bool:
+    """Whether it is a whole item of the trash."""
+    return is_in_trash(location) and len(location) == 3
 
 
 class _Node(msgspec.Struct):
@@ -46,6 +57,19 @@ class Locations:
         for name in location:
             node = node.below.setdefault(name, _Node())
         node.source, node.below, node.is_given = EMPTY if origin == EMPTY else source, below, True
+
+    def taken_from(self, location: Location) -> list[Location]:
+        """Where that is now which was below a location, and is elsewhere."""
+        node: _Node | None = self._top
+        for name in location:
+            node = node and node.below.get(name)
+        found, waiting = [], [*node.below.values()] if node else []
+        while waiting:
+            node = waiting.pop()
+            waiting += node.below.values()
+            if node.is_given and node.source and node.source != EMPTY and not is_item(node.source):
+                found.append(node.source)
+        return found
 
     def _take(self, location: Location) -> tuple[Location | None, dict[str, _Node]]:
         source, node = self.now_at(location), self._top

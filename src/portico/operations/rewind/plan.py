@@ -13,7 +13,7 @@ from portico.model.errors import NotFound
 from portico.model.paths import TRASH
 from portico.model.versions import Version
 from portico.observability.audit import DONE, INTERRUPTED, UNKNOWN
-from portico.operations.rewind.locations import EMPTY, Location, Locations, Touched
+from portico.operations.rewind.locations import EMPTY, Location, Locations, Touched, is_in_trash, is_item
 from portico.operations.rewind.steps import Step, in_order
 from portico.store.trash import next_id
 
@@ -57,6 +57,11 @@ class Change(msgspec.Struct):
     def at_last(self) -> Location:
         """Where something is now that was not there before, or the other way round."""
         return self.place if self.target is None or self.action == TRASH_REMOVE else self.target
+
+    @property
+    def ends(self) -> list[Location]:
+        """Its places outside of the trash."""
+        return [each for each in (self.place, self.target) if each and not is_in_trash(each)]
 
     @property
     def replaced(self) -> bool:
@@ -103,6 +108,8 @@ class Plan(msgspec.Struct):
     left_alone: list[LeftAlone]
     undone: int = 0
     """How many changes the steps undo."""
+    seen: int = 0
+    """The number of the last row of the journal that is taken into account."""
 
 
 def plan(changes: Iterable[Change], kept: Collection[str], within: Location = ()) -> Plan:
@@ -123,20 +130,22 @@ class _Planner:
         self._discarded: list[Location] = []
         self._made: list[Location] = []
         """Folders that the actor made."""
+        self._over: dict[Location, Location] = {}
+        """What the actor left, by the item of the trash that it replaced."""
         self._hidden: list[str] = []
         """What the actor removed from the trash, by its id."""
         self._left_alone: list[LeftAlone] = []
         self._undone = 0
 
     def go_back(self, change: Change) -> None:
-        effect = _effect(change)
+        effect = effect_of(change)
         if not effect:
             return
         if not change.is_mine:
             self._touch(change, change.actor)
         elif by := next(filter(None, map(self._touched.by, change.touched)), None):
             self._leave(change, CONFLICT, by)
-        elif not all(map(self._is_within, change.touched)):
+        elif not all(map(self._is_within, change.ends)):
             self._leave(change, OUTSIDE)
         elif effect == UNKNOWN:
             self._leave(change, NOT_KNOWN)
@@ -146,7 +155,7 @@ class _Planner:
             self._undone += 1
 
     def _is_within(self, location: Location) -> bool:
-        return location[: len(self._within)] == self._within or is_in_trash(location)
+        return location[: len(self._within)] == self._within
 
     def _touch(self, change: Change, by: str) -> None:
         for location in change.touched:
@@ -176,12 +185,12 @@ class _Planner:
             case _ if change.replaced and not change.former:
                 return NOT_KEPT
             case "move" | "restore" if not change.deleted:
-                self._leaves(at, change.after)
+                self._leaves(at, change)
                 self._was.set(change.place, at)
                 self._was.set(at, change.former)
             case _:
-                if here := self._leaves(at, change.after):
-                    self._discarded.append(here)
+                if here := self._leaves(at, change):
+                    self._discarded += [here, *self._was.taken_from(at)]
                 self._was.set(at, change.former)
                 if change.deleted:
                     self._was.set(change.place, change.deleted)
@@ -190,11 +199,13 @@ class _Planner:
                 self._unmake(at[:-depth])
         return None
 
-    def _leaves(self, location: Location, after: Version | None) -> Location | None:
+    def _leaves(self, location: Location, change: Change) -> Location | None:
         """Where it is now, if it is anywhere."""
         here = self._was.now_at(location)
         if here:
-            self._left.setdefault(here, after)
+            self._left.setdefault(here, change.after)
+            if change.former:
+                self._over[change.former] = here
         return here
 
     def _unmake(self, folder: Location) -> None:
@@ -203,17 +214,22 @@ class _Planner:
         self._was.set(folder, None)
 
     def plan(self, kept: Collection[str]) -> Plan:
-        moved = []
+        moved: list[tuple[Location, Location]] = []
+        instead: set[Location] = set()
+        """What stays, because what it replaced is not there any more."""
         for location, source in self._was.moved():
             if is_in_trash(location):
-                if source[0] and not is_in_trash(source):  # it was restored
+                if source[0] and not is_item(source):  # it was restored
                     self._discarded.append(source)
             elif is_in_trash(source) and source[2] not in kept:
                 self._left_alone.append(LeftAlone(NOT_KEPT, location))
-                self._discarded = [each for each in self._discarded if each != location]
+                while newer := self._over.get(source):
+                    source = newer
+                instead.add(source)
             else:
                 moved.append((location, source))
-        steps = in_order(moved, self._discarded, self._made, self._left)
+        discarded = [each for each in self._discarded if each not in instead]
+        steps = in_order(moved, discarded, self._made, self._left)
         restored = {source[2] for _, source in moved if is_in_trash(source)}
         for trash_id in self._hidden:
             if trash_id in kept and trash_id not in restored:
@@ -225,11 +241,7 @@ def _in_trash(location: Location, trash_id: str) -> Location:
     return (location[0], TRASH, trash_id)
 
 
-def is_in_trash(location: Location) -> bool:
-    return location[1:2] == (TRASH,)
-
-
-def _effect(change: Change) -> str:
+def effect_of(change: Change) -> str:
     """`done`, `unknown`, or nothing."""
     if change.action not in ACTIONS or (change.action == MKDIR and change.before):
         return ""

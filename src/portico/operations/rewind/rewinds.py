@@ -3,7 +3,7 @@
 The plan comes from the journal alone. It is carried out by one process at a time; if that one dies, another one continues.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from secrets import token_hex
 from typing import Any, Final
 
@@ -16,19 +16,20 @@ from portico.model.errors import InvalidRequest, NotFound, PorticoError
 from portico.model.paths import TRASH
 from portico.model.versions import Version
 from portico.operations.actors.request_context import RequestContext
-from portico.operations.rewind.execution import Execution
+from portico.operations.rewind.execution import Execution, first_run
 from portico.operations.rewind.locations import Location, Touched
-from portico.operations.rewind.plan import ACTIONS, Change, LeftAlone, Plan, plan
+from portico.operations.rewind.plan import ACTIONS, CONFLICT, Change, LeftAlone, Plan, effect_of, plan
 from portico.operations.rewind.steps import Step
+from portico.operations.unsettled import settle_changes
 from portico.store.database import AnyRow, Database
-from portico.store.history import ActorFilter, changes_after, changes_by
+from portico.store.history import ActorFilter, changes_after, changes_by, changes_since, last_number
 from portico.store.journal import Journal
 from portico.store.leases import Leases
 from portico.store.rewinds import CANCELLED, DONE, RUNNING, RewindRecord, RewindRecords
 from portico.store.trash import TrashRecords, next_id
 
-_CHUNK: Final = 200
-"""Steps after which it is saved how far a rewind has come."""
+_AT_MOST: Final = 200
+"""Steps after which it is saved how far a rewind has come, and told."""
 
 log = structlog.get_logger()
 
@@ -42,6 +43,8 @@ class RewindRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A place; only what is there is undone."""
     by: str = ""
     """Who wants it."""
+    seen: int = 0
+    """As of the plan."""
 
 
 class Rewind(msgspec.Struct, frozen=True):
@@ -82,8 +85,12 @@ class Rewinds:
         self._trash = trash
         self._links = links
         self._leases = leases
+        self._new = ""
+        """The rewind that this process has begun."""
 
     async def plan(self, request: RewindRequest) -> Plan:
+        await settle_changes(self._journal, self._pool)
+        seen = await last_number(self._database)
         mine = await changes_by(self._database, request.actor, ACTIONS, request.since, request.until)
         if not mine:
             return Plan([], [])
@@ -100,13 +107,15 @@ class Rewinds:
                     changes[row.number] = change
         ids = {row.kept for row in mine if row.kept}
         kept = await self._trash.find_all(ids | {next_id(each) for each in ids})
-        return plan((changes[number] for number in sorted(changes, reverse=True)), kept, request.within)
+        found = plan((changes[number] for number in sorted(changes, reverse=True)), kept, request.within)
+        found.seen = seen
+        return found
 
     async def begin(self, request: RewindRequest, found: Plan) -> str:
         """Its id. It runs when `run` is called, in this process or any other."""
         record = RewindRecord(
             id=token_hex(16),
-            request=msgspec.json.encode(request).decode(),
+            request=msgspec.json.encode(msgspec.structs.replace(request, seen=found.seen)).decode(),
             state=RUNNING,
             plan=msgspec.json.encode(found.steps).decode(),
             done=0,
@@ -115,6 +124,7 @@ class Rewinds:
             started_at=self._database.now(),
         )
         await self.records.add(record)
+        self._new = record.id
         return record.id
 
     async def run(self, rewind_id: str, progress: Callable[[int, int], None] = lambda _, __: None) -> bool:
@@ -136,16 +146,22 @@ class Rewinds:
         # As a session, so that all that it does can be found, and undone, by its id.
         context = RequestContext(record.id, "", user=request.by, session=record.id)
         execution = Execution(self._journal, self._pool, self._trash, self._links, context)
-        for start in range(record.done, len(steps), _CHUNK):
-            some = steps[start : start + _CHUNK]
-            for step, why, detail in await execution.carry_out(some):
+        changed = _ChangedSince(self._database, record.id, request.seen)
+        done, repeats = record.done, record.id != self._new
+        self._new = ""
+        while done < len(steps):
+            some = first_run(steps[done : done + _AT_MOST], _AT_MOST)
+            known = len(left_alone)
+            todo = await changed.without(some, left_alone)
+            for step, why, detail in await execution.carry_out(todo, repeats=repeats):
                 left_alone.append(LeftAlone(why, step.location, step.action, by=detail))
-            done = start + len(some)
-            report = msgspec.json.encode(left_alone).decode()
+            before, done, repeats = done, done + len(some), False
+            report = msgspec.json.encode(left_alone).decode() if len(left_alone) > known else None
             if not await self.records.save(record.id, done, report) and done < len(steps):
                 await self.records.end(record.id, CANCELLED)
                 return
-            progress(done, len(steps))
+            if done == len(steps) or done // _AT_MOST > before // _AT_MOST:
+                progress(done, len(steps))
         await self.records.end(record.id, DONE)
 
     async def run_left(self) -> None:
@@ -173,6 +189,38 @@ class Rewinds:
         if record is None:
             raise NotFound("There is no rewind with this id.")
         return record
+
+
+class _ChangedSince:
+    """What others have changed since the plan was made."""
+
+    def __init__(self, database: Database, rewind_id: str, seen: int) -> None:
+        self._database = database
+        self._but = ActorFilter(session=rewind_id)
+        self._seen = seen
+        self._touched = Touched()
+
+    async def without(self, steps: Sequence[Step], left_alone: list[LeftAlone]) -> list[Step]:
+        """The steps that touch none of it. The others are left alone, and so is what follows at their places."""
+        seen = self._seen
+        async for page in changes_since(self._database, seen, self._but, ACTIONS):
+            self._seen = max(self._seen, page[0].number)
+            for row in page:
+                if effect_of(change := _change(row, is_mine=False)):
+                    self._add(change.touched, change.actor)
+        found = []
+        for step in steps:
+            places = [each for each in (step.location, step.source) if each]
+            if by := next(filter(None, map(self._touched.by, places)), None):
+                left_alone.append(LeftAlone(CONFLICT, step.location, step.action, by=by))
+                self._add(places, by)
+            else:
+                found.append(step)
+        return found
+
+    def _add(self, places: Iterable[Location], by: str) -> None:
+        for place in places:
+            self._touched.add(place, by)
 
 
 def _change(row: AnyRow, *, is_mine: bool) -> Change:

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from portico.model.paths import TRASH
 from portico.model.versions import Version
-from portico.operations.rewind.locations import EMPTY, Location
+from portico.operations.rewind.locations import EMPTY, Location, is_in_trash, is_item
 
 
 class Step(msgspec.Struct, omit_defaults=True):
@@ -38,66 +37,87 @@ class _Order:
         made: Iterable[Location],
         left: Mapping[Location, Version | None],
     ) -> None:
-        self._left = left
         self._moved = [*moved]
         self._next = 0
         """The first of `moved` that is not placed."""
-        over = {location for location, source in moved if _is_item(source)}
-        self._over = {each for each in discarded if each in over and not _is_folder(left.get(each))}
+        found = dict.fromkeys(discarded)
+        ends = {end for pair in moved for end in pair}
+        self._over = {
+            location
+            for location, source in moved
+            if location in found and is_item(source) and not _is_folder(left.get(location))
+            if ends.isdisjoint(_prefixes([location[:-1]]))
+        }
         """Files over which the trash restores another one."""
-        self._discarded = [each for each in dict.fromkeys(discarded) if each not in self._over]
+        self._left = [left.get(each[0] if each[0] in self._over else each[1]) for each in moved]
+        """Of each of `moved`, what the actor left."""
+        self._discarded = [each for each in found if each not in self._over]
         self._versions = [left.get(each) for each in self._discarded]
+        self._removed: set[int] = set()
+        """Which of `_discarded` have a step."""
         self._made = [*dict.fromkeys(made)]
         self._steps: list[Step] = []
         self._aside = 0
         self._count()
 
     def _count(self) -> None:
-        """How many sources, and how many locations in all, are at a location or below it: mostly none but itself."""
+        """How many sources, and how many that are in the way, are at a location or below it: mostly none."""
         self._sources = Counter(_prefixes(source for _, source in self._moved[self._next :]))
-        self._locations = self._sources + Counter(_prefixes((*self._discarded, *self._made)))
+        waiting = [each for index, each in enumerate(self._discarded) if index not in self._removed]
+        self._in_the_way = Counter(_prefixes((*waiting, *self._made)))
 
     def steps(self) -> list[Step]:
-        later = []
-        for index, location in enumerate(self._discarded):
-            if location[1:2] == (TRASH,):  # until it is restored with its folder
-                later.append(index)
-            else:
-                self._clear(location)
-                self._steps.append(Step("remove", location, left=self._versions[index]))
+        self._remove(())
         for location, _ in [*self._moved]:
             self._place(location)
-        for index in later:
-            if self._discarded[index][1:2] != (TRASH,):
-                self._steps.append(Step("remove", self._discarded[index], left=self._versions[index]))
-        for folder in sorted(self._made, key=len, reverse=True):
-            if folder[1:2] != (TRASH,):
-                self._steps.append(Step("tidy", folder))
+        self._remove(())
+        self._tidy(())
         return self._steps
 
+    def _remove(self, above: Location) -> None:
+        """What was discarded, but not what is in the trash until it is restored with its folder."""
+        for index in range(len(self._discarded)):
+            location = self._discarded[index]  # now: it may have made way for another one
+            if index not in self._removed and location[: len(above)] == above and not is_in_trash(location):
+                self._removed.add(index)
+                self._clear(location)
+                self._steps.append(Step("remove", location, left=self._versions[index]))
+
+    def _tidy(self, above: Location) -> None:
+        found = [each for each in self._made if each[: len(above)] == above and not is_in_trash(each)]
+        self._steps += [Step("tidy", folder) for folder in sorted(found, key=len, reverse=True)]
+        self._made = [each for each in self._made if each not in found]
+
     def _place(self, location: Location) -> None:
-        _, source = self._moved[self._next]
+        if self._moved[self._next][1] != location:
+            self._clear(location)
+        if self._in_the_way[location] > 0:
+            self._remove(location)
+            self._tidy(location)
+        _, source = self._moved[self._next]  # now: it may have made way, too
         self._next += 1
+        for prefix in _prefixes([source]):
+            self._sources[prefix] -= 1
+        if source == location:
+            return
         if source == EMPTY:
             self._steps.append(Step("make", location))
             return
-        for prefix in _prefixes([source]):
-            self._sources[prefix] -= 1
-        self._clear(location)
-        left = self._left.get(location if location in self._over else source)
-        self._steps.append(Step("restore" if _is_item(source) else "move", location, source, left))
-        if self._locations[source] > 1:  # more than itself
+        action = "restore" if is_item(source) else "move"
+        self._steps.append(Step(action, location, source, self._left[self._next - 1]))
+        if self._sources[source] > 0 or self._in_the_way[source] > 0:
             self._rename(source, location)
 
     def _clear(self, location: Location) -> None:
         """What is at a location, or below it, and is needed elsewhere, makes way."""
         while self._sources[location] > 0:
-            source = next(found for _, found in self._moved[self._next :] if found[: len(location)] == location)
+            waiting = range(self._next, len(self._moved))
+            index = next(each for each in waiting if self._moved[each][1][: len(location)] == location)
+            source = self._moved[index][1]
             self._aside += 1
             aside = (*location[:-1], f"{source[-1]} (set aside {self._aside})")
-            self._steps.append(Step("move", aside, source, self._left.get(source)))
+            self._steps.append(Step("move", aside, source, self._left[index]))
             self._rename(source, aside)
-            self._count()
 
     def _rename(self, old: Location, new: Location) -> None:
         def renamed(location: Location) -> Location:
@@ -113,11 +133,6 @@ def _prefixes(locations: Iterable[Location]) -> Iterator[Location]:
     for location in locations:
         for length in range(1, len(location) + 1):
             yield location[:length]
-
-
-def _is_item(location: Location) -> bool:
-    """Whether it is a whole item of the trash."""
-    return location[1:2] == (TRASH,) and len(location) == 3
 
 
 def _is_folder(version: Version | None) -> bool:
