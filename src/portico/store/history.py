@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, and_, func, not_, select
+from sqlalchemy import ColumnElement, and_, func, not_, or_, select
 
 from portico.store.database import AnyRow, Database
 from portico.store.tables import journal
@@ -17,7 +17,7 @@ _REMOVING: Final = ("upload", "delete", "copy", "move")
 _COLUMNS: Final = [
     journal.c[name]
     for name in (
-        *("number", "at", "user", "key", "link", "session", "action", "outcome"),
+        *("number", "change", "at", "user", "key", "link", "session", "action", "outcome"),
         *("connection", "place", "to_connection", "target", "before", "after", "kept", "line"),
     )
 ]
@@ -62,13 +62,21 @@ async def changes_by(
 
 
 async def changes_after(
-    database: Database, number: int, but: ActorFilter, actions: Collection[str], since: int, until: int | None
+    database: Database,
+    number: int,
+    began: int,
+    but: ActorFilter,
+    actions: Collection[str],
+    since: int,
+    until: int | None,
 ) -> AsyncIterator[Sequence[AnyRow]]:
-    """All others from a row on, page by page, the newest first: also the actor's own from another time."""
+    """All others from a row on, or after the time at which its change began, page by page, the newest first: also the actor's
+    own from another time."""
     mine = [func.coalesce(but.condition(), False), journal.c.at >= since]
     if until is not None:
         mine.append(journal.c.at < until)
-    async for page in _pages(database, and_(journal.c.number >= number, not_(and_(*mine))), actions):
+    after = or_(journal.c.number >= number, journal.c.at > began)
+    async for page in _pages(database, and_(after, not_(and_(*mine))), actions):
         yield page
 
 

@@ -129,7 +129,7 @@ class TrashRecords:
 
     async def unknown(self, ids: Collection[str], older_than: int) -> list[str]:
         """Which of these names are ids from before a time that have no row."""
-        old = {name for name in ids if _ID.fullmatch(name) and _time_of(name) < older_than}
+        old = {name for name in ids if _ID.fullmatch(name) and time_of(name) < older_than}
         if not old:
             return []
         rows = await self._database.fetch(select(trash.c.id).where(trash.c.id.in_(sorted(old))))
@@ -147,7 +147,7 @@ def next_id(trash_id: str) -> str:
     return f"{trash_id[:_TIME_DIGITS]}{number % 16**_TIME_DIGITS:0{_TIME_DIGITS}x}"
 
 
-def _time_of(trash_id: str) -> int:
+def time_of(trash_id: str) -> int:
     return int(trash_id[:_TIME_DIGITS], 16)
 
 

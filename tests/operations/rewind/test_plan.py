@@ -105,7 +105,7 @@ UNDONE = {
     "deleted and restored": ([m("delete", "f", before=FILE, kept=K1), m("restore", f"{TRASH}/{K1}", "f")], []),
     "a restored file": ([m("restore", f"{TRASH}/{K1}", "f")], ["remove f"]),
     "a folder that was there": ([m("mkdir", "d", before=FOLDER)], []),
-    "what had no effect": ([m("upload", "f", outcome="already-exists"), m("upload", "g", outcome="interrupted")], []),
+    "what had no effect": ([m("upload", "f", outcome="already-exists"), m("upload", "g", outcome="storage-full")], []),
 }
 
 
@@ -135,6 +135,10 @@ LEFT_ALONE = {
     ),
     "unknown": ([m("upload", "f", outcome="unknown")], [("f", "not-known", "")]),
     "merged": ([m("copy", "d", "e", before=FOLDER, kept=K1)], [("e", "merged", "")]),
+    "a copy that filled the disk": (
+        [m("copy", "d", "e", outcome="storage-full", after=None)],
+        [("e", "not-known", "")],
+    ),
     "a merge that failed midway": (
         [m("copy", "d", "e", before=FOLDER, outcome="already-exists")],
         [("e", "not-known", "")],
@@ -146,6 +150,13 @@ LEFT_ALONE = {
 def test_what_cannot_be_undone_is_left_alone_and_named(case: str) -> None:
     changes, expected = LEFT_ALONE[case]
     assert left(planned(*changes)) == expected
+
+
+def test_a_folder_into_which_another_one_wrote_while_it_was_copied_is_left_alone() -> None:
+    before, meanwhile = b("upload", "e/g", at=1), b("upload", "e/f", at=5)
+    copied = m("copy", "d", "e", after=FOLDER, began=3, at=9)
+    assert shown(planned(before, copied)) == ["remove e"]
+    assert left(planned(before, meanwhile, copied)) == [("e", "conflict", "b")]
 
 
 def test_what_another_one_did_before_is_brought_back() -> None:

@@ -4,7 +4,8 @@ It goes back in time, from the newest row to the oldest. A change is left alone 
 above or below it, since. The plan works on places: of ten writes to one file, the version before the first is brought back, once.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -28,6 +29,8 @@ ACTIONS: Final = (UPLOAD, MKDIR, DELETE, COPY, MOVE, RESTORE, TRASH_REMOVE)
 
 _UNCERTAIN: Final = ("internal", "provider-", "unavailable", INTERRUPTED)
 """How the outcomes begin after which something may have been done."""
+_MIDWAY: Final = ("storage-full", "changed", "too-large")
+"""Those of a folder, of which some files may have been copied, moved, restored or deleted."""
 
 CONFLICT: Final = "conflict"
 NOT_KEPT: Final = "not-kept"
@@ -52,6 +55,7 @@ class Change(msgspec.Struct):
     after: Version | None = None
     kept: str | None = None
     """The id of the first item that it put into the trash."""
+    began: int | None = None
 
     @property
     def at_last(self) -> Location:
@@ -114,10 +118,24 @@ class Plan(msgspec.Struct):
 
 def plan(changes: Iterable[Change], kept: Collection[str], within: Location = ()) -> Plan:
     """`changes`: from the newest to the oldest. `kept`: the ids of what the trash has, or holds. `within`: only what is there."""
-    planner = _Planner(within)
-    for change in changes:
-        planner.go_back(change)
+    planner, rows = _Planner(within), [*changes]
+    for index, change in enumerate(rows):
+        planner.go_back(change, _meanwhile(rows, index))
     return planner.plan(kept)
+
+
+def _meanwhile(rows: Sequence[Change], index: int) -> str | None:
+    """Who changed something at the places of a folder while it was copied, moved or restored: that ended before."""
+    mine, others = rows[index], Touched()
+    if not mine.is_mine or mine.began is None or not (mine.after and mine.after.is_folder):
+        return None
+    for older in islice(rows, index + 1, None):
+        if older.at <= mine.began:
+            break
+        if not older.is_mine and effect_of(older):
+            for location in older.touched:
+                others.add(location, older.actor)
+    return next(filter(None, map(others.by, mine.touched)), None)
 
 
 class _Planner:
@@ -137,13 +155,14 @@ class _Planner:
         self._left_alone: list[LeftAlone] = []
         self._undone = 0
 
-    def go_back(self, change: Change) -> None:
+    def go_back(self, change: Change, meanwhile: str | None) -> None:
+        """`meanwhile`: who changed something at its places while it was made."""
         effect = effect_of(change)
         if not effect:
             return
         if not change.is_mine:
             self._touch(change, change.actor)
-        elif by := next(filter(None, map(self._touched.by, change.touched)), None):
+        elif by := meanwhile or next(filter(None, map(self._touched.by, change.touched)), None):
             self._leave(change, CONFLICT, by)
         elif not all(map(self._is_within, change.ends)):
             self._leave(change, OUTSIDE)
@@ -250,6 +269,8 @@ def effect_of(change: Change) -> str:
     merged = change.replaced and change.before and change.before.is_folder
     if change.kept or (merged and change.outcome != NotFound.code):
         return UNKNOWN  # what it did before it failed
+    if change.outcome in _MIDWAY and change.action not in (UPLOAD, MKDIR):
+        return UNKNOWN
     if not change.outcome.startswith(_UNCERTAIN):
         return ""
     if change.outcome == INTERRUPTED and change.action in (UPLOAD, MKDIR, TRASH_REMOVE):

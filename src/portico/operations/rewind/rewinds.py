@@ -26,7 +26,7 @@ from portico.store.history import ActorFilter, changes_after, changes_by, change
 from portico.store.journal import Journal
 from portico.store.leases import Leases
 from portico.store.rewinds import CANCELLED, DONE, RUNNING, RewindRecord, RewindRecords
-from portico.store.trash import TrashRecords, next_id
+from portico.store.trash import TrashRecords, next_id, time_of
 
 _AT_MOST: Final = 200
 """Steps after which it is saved how far a rewind has come, and told."""
@@ -99,7 +99,10 @@ class Rewinds:
         for change in changes.values():
             for location in change.touched:
                 places.add(location, change.actor)
-        others = changes_after(self._database, mine[-1].number, request.actor, ACTIONS, request.since, request.until)
+        began = min(change.began or change.at for change in changes.values())
+        others = changes_after(
+            self._database, mine[-1].number, began, request.actor, ACTIONS, request.since, request.until
+        )
         async for page in others:
             for row in page:
                 change = _change(row, is_mine=False)
@@ -235,6 +238,7 @@ def _change(row: AnyRow, *, is_mine: bool) -> Change:
         before=None if row.before is None else _VERSIONS.decode(row.before),
         after=None if row.after is None else _VERSIONS.decode(row.after),
         kept=row.kept,
+        began=time_of(row.change) if row.change else None,
     )
 
 
