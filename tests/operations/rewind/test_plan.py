@@ -185,7 +185,8 @@ def test_only_a_folder() -> None:
         within="d",
     )
     assert shown(found) == ["remove d/f", f"show {TRASH}/{K2}"]
-    assert left(found) == [("e", "outside", ""), ("h", "outside", ""), ("e", "outside", "")]
+    assert left(found) == [("h", "outside", "")]
+    assert left(planned(m("move", "d", "e", after=FOLDER), within="d/f")) == [("e", "outside", "")]
 
 
 def test_only_what_the_actor_left_is_removed() -> None:

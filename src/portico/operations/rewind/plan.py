@@ -160,7 +160,7 @@ class _Planner:
         effect = effect_of(change)
         if not effect:
             return
-        if not change.is_mine:
+        if not change.is_mine or not any(map(self._is_near, change.ends)):
             self._touch(change, change.actor)
         elif by := meanwhile or next(filter(None, map(self._touched.by, change.touched)), None):
             self._leave(change, CONFLICT, by)
@@ -172,6 +172,11 @@ class _Planner:
             self._leave(change, why)
         else:
             self._undone += 1
+
+    def _is_near(self, location: Location) -> bool:
+        """Whether it is in the folder, or holds it."""
+        length = min(len(location), len(self._within))
+        return location[:length] == self._within[:length]
 
     def _is_within(self, location: Location) -> bool:
         return location[: len(self._within)] == self._within
