@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 from sqlalchemy import insert
@@ -8,7 +9,7 @@ from portico.store.database import AnyRow, Database
 from portico.store.history import ActorFilter, changes_after, changes_by, changes_since, last_number, user_of
 from portico.store.tables import journal
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"user": "ann"},
     {"user": "ben", "key": "k1"},
     {"user": "ann", "key": "k2"},
@@ -23,7 +24,12 @@ ROWS = [
 @pytest.fixture
 async def written(database: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
     monkeypatch.setattr(history, "_PAGE", 2)
-    common = dict.fromkeys(journal.c.keys()) | {"node": "n", "outcome": "done", "line": "{}", "place": "/f"}
+    common: dict[str, Any] = dict.fromkeys(journal.c.keys()) | {
+        "node": "n",
+        "outcome": "done",
+        "line": "{}",
+        "place": "/f",
+    }
     rows = [
         common | {"number": number, "at": 10 * number, "action": "upload"} | row for number, row in enumerate(ROWS, 1)
     ]

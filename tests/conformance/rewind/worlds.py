@@ -107,6 +107,8 @@ async def flaw_of(harness: Harness, migrated: pathlib.Path, folder: pathlib.Path
 class World:
     def __init__(self, provider: Provider, database: Database, other: Provider | None) -> None:
         self.provider = provider
+        self.prefix = Path()
+        """Of both connections."""
         self._providers = {"c": provider} | ({"k": other} if other else {})
         self.database = database
         self.records = TrashRecords(database)
@@ -139,10 +141,10 @@ class World:
         provider = self._providers[connection]
         trash = partial(
             DriveTrash, provider, self.records, self._leases, connection,
-            prefix=Path(), root=Path(), user=user, keep=KEEP, hold=HOLD,
+            prefix=self.prefix, root=self.prefix, user=user, keep=KEEP, hold=HOLD,
         )  # fmt: skip
         seal = CursorSeal(b"k" * 32)
-        return Drive(provider, Path(), DEFAULT_RIGHTS, seal, connection=connection, trash=trash)
+        return Drive(provider, self.prefix, DEFAULT_RIGHTS, seal, connection=connection, trash=trash)
 
     async def act(self, act: Act) -> str:
         """The outcome."""
@@ -204,8 +206,9 @@ class World:
 
     async def _trashed(self, act: Act) -> Trashed | None:
         """The newest that the actor has put there from this path."""
-        items, _ = await self.drive(act.actor, act.at).trash.page(1000)
-        mine = [item for item in items if item.user == act.actor and item.path == act.path]
+        trash = self.drive(act.actor, act.at).trash
+        items, _ = await trash.page(1000)
+        mine = [item for item in items if item.user == act.actor and trash.path_of(item) == Path.parse(act.path)]
         return max(mine, key=lambda item: item.id, default=None)
 
     async def tree(self, connection: str = "c") -> dict[str, bytes | None]:

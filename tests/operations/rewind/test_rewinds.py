@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from sqlalchemy import select
 
-from portico.model.paths import TRASH
+from portico.model.paths import TRASH, Path
 from portico.operations.rewind.rewinds import RewindRequest
 from portico.providers.contract.provider import DoesNotFitInTrash
 from portico.providers.contract.registry import open_provider
@@ -123,8 +123,10 @@ IN_THE_WAY = {
 }
 
 
+@pytest.mark.parametrize("prefix", ["/", "/p"])
 @pytest.mark.parametrize("case", IN_THE_WAY)
-async def test_what_is_in_the_way_is_removed_first(world: World, case: str) -> None:
+async def test_what_is_in_the_way_is_removed_first(world: World, case: str, prefix: str) -> None:
+    world.prefix = Path.parse(prefix)
     before = await done(world, *FILES, B("mkdir", "/empty"))
     await done(world, *IN_THE_WAY[case])
     rewind = await world.rewind(user="m")
@@ -214,6 +216,20 @@ async def test_what_has_vanished_from_the_storage_is_named(world: World, tmp_pat
         ("failed", ("c", "f")),
         ("changed", ("c", "d", "f")),
     ]
+
+
+async def test_the_top_of_a_connection_stays(world: World) -> None:
+    world.prefix = Path.parse("/p")
+    await done(world, M("upload", "/d/f", content=b"new"))
+    rewind = await world.rewind(user="m")
+    assert (await done(world), rewind.left_alone) == (({}, {}), [])
+
+
+async def test_a_place_of_a_former_prefix_is_left_alone(world: World) -> None:
+    await done(world, M("upload", "/d/f", content=b"new"))
+    world.prefix = Path.parse("/p")
+    rewind = await world.rewind(user="m")
+    assert {each.why for each in rewind.left_alone} == {"failed"}
 
 
 async def test_a_rewind_that_nobody_carries_out_is_cancelled_before_it_goes_on(world: World) -> None:

@@ -74,7 +74,7 @@ class Execution:
             case "remove" if there:
                 _check(there, step.left)
                 await self._delete(drive, path, recursive=True)
-            case "tidy" if there and there.is_folder:
+            case "tidy" if there and there.is_folder and not path.is_root:
                 with suppress(FolderNotEmpty):
                     await self._delete(drive, Path(path.segments, as_folder=True))
             case "make":
