@@ -1,3 +1,7 @@
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
 from portico.cli.administration import rewind
@@ -14,11 +18,17 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--since", "1h"], "Say whose changes are undone, by one of --user, --key, --link and --session."),
-        (["--user", "a", "--key", "b", "--since", "1h"], "Say whose changes are undone"),
-        (["--user", "anna"], "--since is missing: when the first of the changes was made"),
+        (["--since", "1h"], "Say whose changes to undo, with one of --user, --key, --link and --session."),
+        (["--user", "a", "--key", "b", "--since", "1h"], "Say whose changes to undo"),
+        (["--user", "anna"], "--since is missing: say when the first change was made"),
         (["--user", "anna", "--since", "yesterday"], "--since must be a duration such as 45m"),
         (["--user", "anna", "--since", "1h", "--below", "/a"], "--below needs --connection"),
+        (
+            ["--user", "anna", "--since", "1h", "--connection", "local", "--below", "local:/a"],
+            "--below takes a path without the connection: leave out 'local:'.",
+        ),
+        (["--user", "anna", "--since", "2999-01-31T09:00"], "--since is in the future: times are in UTC, and it is"),
+        (["--user", "anna", "--since", "2h", "--until", "3h"], "--until must be later than --since"),
     ],
 )
 def test_mistakes(anna: Portico, arguments: list[str], sentence: str) -> None:
@@ -30,6 +40,13 @@ def test_mistakes(anna: Portico, arguments: list[str], sentence: str) -> None:
 def test_without_changes_there_is_nothing_to_ask(anna: Portico) -> None:
     outcome = anna("rewind", "--user", "anna", "--since", "1h")
     assert (outcome.code, outcome.out) == (0, "0 changes can be undone.\n")
+    assert outcome.err.startswith("The journal has no changes of files by the user anna since 20")
+    assert outcome.err.endswith("Z. Check the name.\n")
+    named = anna("rewind", "--key", "laptop", "--since", "2026-01-31", "--until", "2026-02-01")
+    assert named.err == (
+        "The journal has no changes of files by the key laptop since 2026-01-31T00:00Z until 2026-02-01T00:00Z. "
+        "Check the id (not a name).\n"
+    )
     assert anna("rewind", "--user", "anna", "--since", "1h", "--dry-run", "--json").data == {
         "dryRun": True,
         "steps": [],
@@ -50,7 +67,7 @@ def test_an_actor_is_frozen_before_the_plan(anna: Portico) -> None:
     assert "Frozen" not in tried.err
     assert [each["id"] for each in anna("key", "list", "--json").lines] == [key]
     frozen = anna("rewind", "--key", key, "--since", "1h", "--freeze", "--yes")
-    assert frozen.err == f"Frozen: ended the key {key} of anna.\n"
+    assert frozen.err.startswith(f"Frozen: ended the key {key} of anna.\n")
     assert anna("key", "list", "--json").lines == []
     unknown = anna("rewind", "--key", key, "--since", "1h", "--freeze", "--yes")
     assert "nothing was frozen" in unknown.err
@@ -58,6 +75,16 @@ def test_an_actor_is_frozen_before_the_plan(anna: Portico) -> None:
     assert anna("user", "show", "anna", "--json").data["disabled"] is True
     actions = [line["action"] for line in anna("audit", "list", "--json").lines]
     assert actions[-2:] == ["key.end", "user.disable"]
+
+
+def test_a_rewind_cannot_be_frozen(anna: Portico, home: Path) -> None:
+    with closing(sqlite3.connect(home / "portico.db")) as database, database:
+        database.execute(
+            "INSERT INTO journal (number, at, node, user, session, action, outcome, line) "
+            "SELECT max(number) + 1, at, node, 'os:me', 'r1', 'restore', 'done', '{}' FROM journal"
+        )
+    outcome = anna("rewind", "--session", "r1", "--freeze", "--yes")
+    assert (outcome.code, outcome.err) == (2, "A rewind can't be frozen. Leave out --freeze.\n")
 
 
 def test_what_is_held(anna: Portico) -> None:

@@ -17,6 +17,7 @@ from portico.cli.console.times import moment
 from portico.model import timestamps
 from portico.model.paths import Path
 from portico.model.visible_text import visible
+from portico.runtime import clock
 
 if TYPE_CHECKING:
     from portico.operations.rewind.plan import LeftAlone, Plan
@@ -30,12 +31,18 @@ _WHY: Final = {
     "not-kept": "nothing was kept of what was there",
     "not-known": "it is not known how far this change came",
     "merged": "a folder was merged into another one",
-    "outside": "it reaches out of the folder that is to be rewound",
+    "outside": "it is not, or not only, in the folder that is rewound",
     "changed": "it is not what the actor left there",
     "failed": "{by}",
 }
 """Why something is left alone, by the word in the report."""
-_DONE: Final = {"restore": "bring back", "remove": "remove", "move": "move back", "make": "make again"}
+_DONE: Final = {
+    "restore": "bring back",
+    "remove": "remove",
+    "move": "move back",
+    "make": "make again",
+    "show": "return to the trash",
+}
 
 
 def rewind(options: SimpleNamespace) -> int:
@@ -45,12 +52,23 @@ def rewind(options: SimpleNamespace) -> int:
         return with_accounts(options.home, lambda accounts: _cancel(accounts, options.cancel))
     given = [name for name in _ACTORS if getattr(options, name)]
     if len(given) != 1:
-        raise UsageMistake("Say whose changes are undone, by one of --user, --key, --link and --session.")
+        raise UsageMistake("Say whose changes to undo, with one of --user, --key, --link and --session.")
     if options.since is None and given != ["session"]:
-        raise UsageMistake(
-            "--since is missing: when the first of the changes was made, such as 2h or 2027-01-31T14:00Z."
-        )
+        raise UsageMistake("--since is missing: say when the first change was made, such as 2h or 2027-01-31T14:00Z.")
+    _check_times(options)
     return with_accounts(options.home, lambda accounts: _rewind(accounts, options))
+
+
+def _check_times(options: SimpleNamespace) -> None:
+    now = clock.now()
+    if (options.since or 0) > now:
+        raise UsageMistake(f"--since is in the future: times are in UTC, and it is {_utc(now)} now.")
+    if options.until is not None and options.until <= (options.since or 0):
+        raise UsageMistake("--until must be later than --since: '--since 3h --until 2h' is the hour two hours ago.")
+
+
+def _utc(at: int) -> str:
+    return timestamps.from_epoch(at)[:16] + "Z"
 
 
 async def _rewind(accounts: Accounts, options: SimpleNamespace) -> int:
@@ -58,18 +76,19 @@ async def _rewind(accounts: Accounts, options: SimpleNamespace) -> int:
     from portico.store.history import ActorFilter
 
     actor = ActorFilter(**{name: getattr(options, name) for name in _ACTORS})
+    within = await _within(accounts, options)
     if options.freeze and not options.dry_run:
         await _freeze(accounts, actor)
-    request = RewindRequest(
-        actor, options.since or 0, options.until, await _within(accounts, options), f"os:{homes.my_name()}"
-    )
+    request = RewindRequest(actor, options.since or 0, options.until, within, f"os:{homes.my_name()}")
     async with _opened(accounts) as rewinds:
         plan = await rewinds.plan(request)
         _show_plan(plan, options)
         if options.dry_run or not plan.steps:
             return 0
         confirm("Undo these changes?", yes=options.yes)
-        return await _run(rewinds, await rewinds.begin(request, plan), options)
+        rewind_id = await rewinds.begin(request, plan)
+        notice(f"Started the rewind {rewind_id}.")
+        return await _run(rewinds, rewind_id, options)
 
 
 async def _resume(accounts: Accounts, rewind_id: str, options: SimpleNamespace) -> int:
@@ -140,6 +159,8 @@ async def _within(accounts: Accounts, options: SimpleNamespace) -> tuple[str, ..
             raise UsageMistake("--below needs --connection: the path counts from the top of a connection.")
         return ()
     connection = await accounts.connections.get(options.connection)
+    if options.below and options.below.startswith(f"{connection.name}:"):
+        raise UsageMistake(f"--below takes a path without the connection: leave out '{connection.name}:'.")
     return (connection.name, *Path.parse(options.below or "/").under(prefix_of(connection)).segments)
 
 
@@ -175,13 +196,28 @@ def _show_plan(plan: "Plan", options: SimpleNamespace) -> None:
         return
     counts = Counter(step.action for step in plan.steps)
     todo = [f"{counts[action]} to {words}" for action, words in _DONE.items() if counts[action]]
-    print(f"{plan.undone} changes can be undone" + (f": {', '.join(todo)}." if todo else "."))
+    print(f"{_changes(plan.undone)} can be undone" + (f": {', '.join(todo)}." if todo else "."))
+    if not plan.undone and not plan.left_alone:
+        notice(_nothing_found(options))
     _show_left_alone(plan.left_alone)
+
+
+def _nothing_found(options: SimpleNamespace) -> str:
+    [(kind, name)] = [(each, getattr(options, each)) for each in _ACTORS if getattr(options, each)]
+    since = f" since {_utc(options.since)}" if options.since else ""
+    until = f" until {_utc(options.until)}" if options.until else ""
+    where = f" in {options.connection}:{options.below or ''}" if options.connection else ""
+    check = "name" if kind == "user" else "id (not a name)"
+    return visible(f"The journal has no changes of files by the {kind} {name}{where}{since}{until}. Check the {check}.")
+
+
+def _changes(count: int) -> str:
+    return f"{count} change{'' if count == 1 else 's'}"
 
 
 def _show_left_alone(left_alone: "Sequence[LeftAlone]") -> None:
     if left_alone:
-        print(f"{len(left_alone)} are left alone:")
+        print(f"{_changes(len(left_alone))} {'is' if len(left_alone) == 1 else 'are'} left alone:")
     for each in left_alone[:_SHOWN]:
         print(visible(f"  {_place(each.location)}: {_WHY[each.why].format(by=each.by)}"))
     if len(left_alone) > _SHOWN:
@@ -200,8 +236,8 @@ def _place(location: tuple[str, ...]) -> str:
 COMMANDS = {
     "rewind": Command(
         rewind,
-        "Undo what one user, key, link or session did: what was replaced or deleted is brought back, what was added goes "
-        "to the trash. What others have touched since is left alone and listed.",
+        "Undo what one user, key, link or session did. Replaced and deleted files are brought back, and added ones go to "
+        "the trash. What others have changed since is left alone and listed.",
         (
             option(
                 "--user", metavar="NAME", help="Undo what this user did, also by keys; not what guests of links did."
@@ -212,18 +248,22 @@ COMMANDS = {
                 "--session", metavar="ID", help="Undo what was done in this session, or by the rewind with this id."
             ),
             option(
-                "--since", metavar="TIME", convert=moment("--since"), help="From when on: 2h ago, or a time in UTC."
+                "--since", metavar="TIME", convert=moment("--since"), help="Undo only what was done since: 2h ago, or a time in UTC."
             ),
-            option("--until", metavar="TIME", convert=moment("--until"), help="Until when."),
-            option("--connection", metavar="NAME", help="Only in this connection."),
-            option("--below", metavar="PATH", help="Only in this folder of the connection."),
+            option("--until", metavar="TIME", convert=moment("--until"), help="Undo only what was done before this time."),
+            option("--connection", metavar="NAME", help="Undo only what was done in this connection."),
+            option(
+                "--below",
+                metavar="PATH",
+                help="Undo only what was done in this folder; the path begins at the top of the connection.",
+            ),
             flag("--freeze", help="First disable the user, or end the key, link or session."),
             flag("--dry-run", help="Only show what would be done."),
             flag("--yes", help="Don't ask for confirmation."),
-            option("--resume", metavar="ID", help="Go on with a rewind that was interrupted."),
+            option("--resume", metavar="ID", help="Resume a rewind that was interrupted."),
             option("--cancel", metavar="ID", help="End a running rewind."),
             JSON,
         ),
-        "Example:\n  portico rewind --key k3x9 --since 2h --freeze",
+        "Example:\n  portico rewind --key 1b5bfb4df4f6405c --since 2h --freeze",
     )
 }

@@ -7,7 +7,7 @@ from portico.accounts.api_keys import ApiKeys
 from portico.accounts.sessions import Sessions
 from portico.accounts.share_links import ShareLinks
 from portico.accounts.users import Users
-from portico.model.errors import NotFound
+from portico.model.errors import InvalidRequest, NotFound
 from portico.store.database import Database
 from portico.store.history import ActorFilter, user_of
 from portico.store.users import User
@@ -30,7 +30,9 @@ class Freezing:
         if name is None and actor.key:
             name = next((user.name for user, key, _ in await self._keys.usable() if key.id == actor.key), None)
         if name is None:
-            raise NotFound("The journal has no change by this actor, and nothing was frozen. Check the id.")
+            raise NotFound("The journal has no change by this actor, and nothing was frozen. Check the id; it is not a name.")
+        if name.startswith("os:"):
+            raise InvalidRequest("A rewind can't be frozen. Leave out --freeze.")
         return await self._users.get(name)
 
     async def freeze(self, actor: ActorFilter, owner: User) -> None:
