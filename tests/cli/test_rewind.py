@@ -90,4 +90,7 @@ def test_a_rewind_cannot_be_frozen(anna: Portico, home: Path) -> None:
 def test_what_is_held(anna: Portico) -> None:
     assert anna("held", "list").out == "Nothing is held.\n"
     assert anna("held", "purge").code == 2
-    assert anna("held", "purge", "--yes").out == "0 items will be removed by the gateway within ten minutes.\n"
+    assert anna("held", "purge", "--yes").out == "Nothing is held.\n"
+    chosen = ("--user", "anna", "--connection", "local")
+    assert anna("held", "list", *chosen).out == "Nothing is held of anna in the connection local.\n"
+    assert anna("held", "purge", *chosen, "--yes").out == "Nothing is held of anna in the connection local.\n"

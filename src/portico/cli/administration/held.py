@@ -26,13 +26,13 @@ def list_(options: SimpleNamespace) -> None:
             for record in found
         ]
 
-    show_list(read_accounts(options.home, action), as_json=options.as_json, empty="Nothing is held.")
+    empty = f"Nothing is held{_chosen(options)}."
+    show_list(read_accounts(options.home, action), as_json=options.as_json, empty=empty)
 
 
 def purge(options: SimpleNamespace) -> None:
-    whose = f" of {options.user}" if options.user else ""
-    where = f" in the connection {options.connection}" if options.connection else ""
-    confirm(f"What is held{whose}{where} can't be brought back then. Remove it?", yes=options.yes)
+    chosen = _chosen(options)
+    confirm(f"Remove everything that is held{chosen}? Nobody can bring it back then.", yes=options.yes)
 
     async def action(accounts: Accounts) -> int:
         from portico.store.trash import TrashRecords
@@ -41,22 +41,30 @@ def purge(options: SimpleNamespace) -> None:
             return await TrashRecords(accounts.database).purge_held(options.connection, options.user)
 
     number = with_accounts(options.home, action)
-    print(f"{number} items will be removed by the gateway within ten minutes.")
+    if number:
+        print(f"The gateway will remove {number} item{'s' if number != 1 else ''} within ten minutes.")
+    else:
+        print(f"Nothing is held{chosen}.")
+
+
+def _chosen(options: SimpleNamespace) -> str:
+    whose = f" of {options.user}" if options.user else ""
+    return whose + (f" in the connection {options.connection}" if options.connection else "")
 
 
 _CHOICE = (
-    option("--connection", metavar="NAME", help="Only in this connection."),
-    option("--user", metavar="NAME", help="Only what this user has put into the trash."),
+    option("--connection", metavar="NAME", help="Only those in this connection."),
+    option("--user", metavar="NAME", help="Only those that this user deleted or replaced."),
 )
 
 COMMANDS = {
     "held": Group(
-        "List or remove what users have removed for good. It is held for the time that is set by trash.hold, so that "
+        "List or purge what users have removed for good. It is held for the time set by trash.hold, so that "
         "'portico rewind' can bring it back.",
         {
             "list": Command(
                 list_,
-                "List what is held, the newest first.",
+                "List held files and folders, the newest first.",
                 (
                     *_CHOICE,
                     option(
@@ -70,7 +78,7 @@ COMMANDS = {
                 ),
             ),
             "purge": Command(
-                purge, "Remove it before its time.", (*_CHOICE, flag("--yes", help="Don't ask for confirmation."))
+                purge, "Remove held files and folders before their time.", (*_CHOICE, flag("--yes", help="Don't ask for confirmation."))
             ),
         },
         "Example:\n  portico held list --user ann",
