@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from portico.cli.administration import home as homes
 from portico.cli.administration.accounts import Accounts, read_accounts
 from portico.cli.console.exits import DONE, FAILED, Missing
 from portico.cli.console.output import Facts, print_json
@@ -17,14 +18,18 @@ if TYPE_CHECKING:
 
 
 def verify(options: SimpleNamespace) -> int:
-    from portico.accounts.vault import BadSecretKey
+    from portico.accounts.vault import BadSecretKey, SecretKey
     from portico.store.journal_verification import verify as verified
 
+    missing = BadSecretKey("The secret key is missing; the journal can be verified only where the key is.")
+    settings = homes.existing(options.home)
+    if settings.database_in_home and not SecretKey.exists(settings.secret_key_file):
+        raise missing  # a new one would be made, and have signed nothing
     logged = _checkpoints([(file, _size(file)) for file in options.log])
 
     async def work(accounts: Accounts) -> "Report":
         if accounts.signer is None:
-            raise BadSecretKey("The secret key is missing; the journal can be verified only where the key is.")
+            raise missing
         return await verified(accounts.database, accounts.signer, logged)
 
     report = read_accounts(options.home, work)
