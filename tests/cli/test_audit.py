@@ -146,8 +146,12 @@ def test_the_journal_is_searched(portico: Portico, home: Path, monkeypatch: pyte
     (last,) = portico("audit", "list", "--limit", "1", "--since", "1d", "--user", f"OS:{my_name()}", "--json").lines
     assert last["action"] == "user.disable"
     table = portico("audit", "list", "--action", "user.add").out.splitlines()
-    assert table[0].split() == ["time", "node", "user", "client", "action", "outcome", "subject"]
+    assert table[0].split() == ["time", "node", "user", "through", "client", "action", "outcome", "subject"]
     assert table[1].split()[1:] == ["one", f"os:{my_name()}", "user.add", "done", "ann"]
+    limited = portico("audit", "list", "--limit", "2")
+    assert limited.err == "Only the newest 2 lines are shown. For more, use --limit, or --all with --format csv.\n"
+    assert portico("audit", "list", "--limit", "3").err == ""
+    assert portico("audit", "list", "--limit", "2", "--json").err == ""
     assert portico("audit", "list", "--action", "nothing").out == "No audit lines match.\n"
     for wrong in (("--limit", "0"), ("--limit", "x"), ("--since", "soon")):
         assert portico("audit", "list", *wrong).code == 2
@@ -174,6 +178,13 @@ def upload(path: str, **fields: Any) -> AuditLine:
 
 def place(connection: str, path: str) -> Place:
     return Place(connection, StoragePath.parse(path))
+
+
+def test_the_table_names_the_key_the_session_or_the_link(anna: Portico, home: Path) -> None:
+    given = ({"key": "k1", "link": "l1"}, {"session": "s1"}, {"link": "l1"})
+    record(home, *((upload("/f", user="anna", **each), place("local", "/anna/f")) for each in given))
+    table = anna("audit", "list", "--user", "anna", "--action", "upload").out
+    assert re.findall(r"anna  (\S+ \S+)", table) == ["key k1", "session s1", "link l1"]
 
 
 def test_lines_about_a_folder_of_a_connection(anna: Portico, home: Path) -> None:
@@ -334,6 +345,14 @@ def test_what_was_done_to_the_journal_is_named(
     table = portico("audit", "verify")
     assert table.code == 1
     assert table.out.splitlines()[: len(expected)] == [each["text"] for each in findings]
+
+
+def test_without_the_secret_key_nothing_is_verified_and_no_key_is_made(anna: Portico, home: Path) -> None:
+    (home / "secret.key").unlink()
+    outcome = anna("audit", "verify")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith("The secret key is missing; the journal can be verified only where the key is.")
+    assert not (home / "secret.key").exists()
 
 
 def test_the_log_shows_that_the_whole_database_was_put_back(portico: Portico, home: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from portico.cli.administration.audit_verification import verify
 from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON, Facts, show_list
 from portico.cli.console.parser import Command, Group, flag, one_of, option, whole_number
-from portico.cli.console.terminal import standard_output
+from portico.cli.console.terminal import notice, standard_output
 from portico.cli.console.times import moment
 from portico.model.paths import Path
 from portico.model.visible_text import visible
@@ -68,6 +68,8 @@ async def _pages(accounts: Accounts, options: SimpleNamespace) -> AsyncIterator[
         if (cursor := page.cursor) is None:
             return
         left -= 0 if options.all else len(page.lines)
+    if not options.as_json and options.form in (None, "table"):
+        notice(f"Only the newest {_lines(options.limit)} shown. For more, use --limit, or --all with --format csv.")
 
 
 async def _search(audit: Any, options: SimpleNamespace) -> "Search":
@@ -86,10 +88,21 @@ async def _search(audit: Any, options: SimpleNamespace) -> "Search":
     )
 
 
+def _lines(count: int) -> str:
+    return "line is" if count == 1 else f"{count} lines are"
+
+
 def _facts(line: Line) -> Facts:
     paths = [line[key] for key in ("path", "target", "subject") if key in line]
-    shown = ("time", "node", "user", "client", "action", "outcome")
-    return {**{key: line.get(key) for key in shown}, "subject": " → ".join(paths)}
+    who, what = ("time", "node", "user"), ("client", "action", "outcome")
+    # As in the options of `portico rewind`. A link comes last: a key or a session may have made it.
+    through = next((f"{kind} {line[kind]}" for kind in ("key", "session", "link") if kind in line), None)
+    return {
+        **{key: line.get(key) for key in who},
+        "through": through,
+        **{key: line.get(key) for key in what},
+        "subject": " → ".join(paths),
+    }
 
 
 def _columns() -> Sequence[str]:
