@@ -269,6 +269,10 @@ async def test_long_work_ends_with_the_right_to_it(
 
     provided = {"job": "copy", "delete": "move_to_trash", "delete a file": "move_to_trash"}
     monkeypatch.setattr(LocalProvider, provided.get(work, work), endless)
+    if work == "delete a file":
+        (installation.files / "tree").write_bytes(b"")
+    else:
+        (installation.files / "tree").mkdir()
     acting = await (signed_in if who == "session" else by_key)(installation)
 
     async def run() -> Any:

@@ -208,7 +208,7 @@ def test_a_full_storage_leads_to_the_trash_and_to_permanent_deletion(user: Brows
     user.press("r")
     refuse(user, 507, "storage-full", what="**/filesystem/*", method="PUT")
     user.choose_files(file("new.txt"))
-    expect(user.upload_panel).to_contain_text("files in the trash still take up space")
+    expect(user.upload_panel).to_contain_text("Deleted files still take up space")
     user.upload_panel.get_by_role("button", name="Open trash").click()
     expect(user.dialog.locator("h2")).to_have_text("Trash")
     user.press("Escape")
