@@ -1,10 +1,13 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from portico.cli.administration import rewind
+from portico.operations.rewind.plan import LeftAlone, Plan
+from portico.operations.rewind.steps import Step
 
 from .conftest import Portico
 
@@ -94,3 +97,17 @@ def test_what_is_held(anna: Portico) -> None:
     chosen = ("--user", "anna", "--connection", "local")
     assert anna("held", "list", *chosen).out == "Nothing is held of anna in the connection local.\n"
     assert anna("held", "purge", *chosen, "--yes").out == "Nothing is held of anna in the connection local.\n"
+
+
+def test_a_plan_counts_every_kind_of_step(capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [Step(action, ("c", "f")) for action in ("restore", "restore", "remove", "move", "make", "tidy", "show")]
+    alone = [LeftAlone("conflict", ("c", "d"), by="bob")]
+    rewind._show_plan(Plan(steps, alone, undone=9), SimpleNamespace(as_json=False, dry_run=True))
+    shown = capsys.readouterr()
+    assert shown.out == (
+        "9 changes can be undone: 2 to bring back, 1 to remove, 1 to remove if empty, 1 to move back, 1 to make again, "
+        "1 to return to the trash.\n"
+        "1 change is left alone:\n"
+        "  c:/d: bob has changed it since\n"
+    )
+    assert shown.err == "Nothing was changed. To list each step, add --json.\n"

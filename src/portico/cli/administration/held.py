@@ -78,7 +78,9 @@ COMMANDS = {
                 ),
             ),
             "purge": Command(
-                purge, "Remove held files and folders before their time.", (*_CHOICE, flag("--yes", help="Don't ask for confirmation."))
+                purge,
+                "Remove held files and folders before their time.",
+                (*_CHOICE, flag("--yes", help="Don't ask for confirmation.")),
             ),
         },
         "Example:\n  portico held list --user ann",

@@ -39,6 +39,7 @@ _WHY: Final = {
 _DONE: Final = {
     "restore": "bring back",
     "remove": "remove",
+    "tidy": "remove if empty",
     "move": "move back",
     "make": "make again",
     "show": "return to the trash",
@@ -176,6 +177,7 @@ async def _run(rewinds: "Rewinds", rewind_id: str, options: SimpleNamespace) -> 
     except asyncio.CancelledError:
         await rewinds.cancel(rewind_id)
         await rewinds.run(rewind_id)
+        notice(f"To undo what is left, run the same command again. To go back: portico rewind --session {rewind_id}")
         raise
     found = await rewinds.get(rewind_id)
     if options.as_json:
@@ -200,6 +202,8 @@ def _show_plan(plan: "Plan", options: SimpleNamespace) -> None:
     if not plan.undone and not plan.left_alone:
         notice(_nothing_found(options))
     _show_left_alone(plan.left_alone)
+    if options.dry_run and plan.steps:
+        notice("Nothing was changed. To list each step, add --json.")
 
 
 def _nothing_found(options: SimpleNamespace) -> str:
@@ -248,9 +252,14 @@ COMMANDS = {
                 "--session", metavar="ID", help="Undo what was done in this session, or by the rewind with this id."
             ),
             option(
-                "--since", metavar="TIME", convert=moment("--since"), help="Undo only what was done since: 2h ago, or a time in UTC."
+                "--since",
+                metavar="TIME",
+                convert=moment("--since"),
+                help="Undo only what was done since: 2h ago, or a time in UTC.",
             ),
-            option("--until", metavar="TIME", convert=moment("--until"), help="Undo only what was done before this time."),
+            option(
+                "--until", metavar="TIME", convert=moment("--until"), help="Undo only what was done before this time."
+            ),
             option("--connection", metavar="NAME", help="Undo only what was done in this connection."),
             option(
                 "--below",

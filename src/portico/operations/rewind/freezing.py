@@ -30,7 +30,9 @@ class Freezing:
         if name is None and actor.key:
             name = next((user.name for user, key, _ in await self._keys.usable() if key.id == actor.key), None)
         if name is None:
-            raise NotFound("The journal has no change by this actor, and nothing was frozen. Check the id; it is not a name.")
+            raise NotFound(
+                "The journal has no change by this actor, and nothing was frozen. Check the id; it is not a name."
+            )
         if name.startswith("os:"):
             raise InvalidRequest("A rewind can't be frozen. Leave out --freeze.")
         return await self._users.get(name)

@@ -185,7 +185,7 @@ class Rewinds:
         """What is done stays done."""
         await self._record(rewind_id)
         if not await self.records.want_cancel(rewind_id):
-            raise InvalidRequest("This rewind has ended. To undo it, rewind it by its id.")
+            raise InvalidRequest(f"This rewind has ended. To undo it, run 'portico rewind --session {rewind_id}'.")
 
     async def _record(self, rewind_id: str) -> RewindRecord:
         record = await self.records.get(rewind_id)
