@@ -241,7 +241,7 @@ async def test_a_free_name_is_found_with_few_questions(
     await put(drive, "source", b"new")
     copied = await drive.copy(at("source"), at("f/scan.pdf"), OnConflict.RENAME)
     assert copied == at("f/scan (42).pdf")
-    assert len(asked) <= 15
+    assert len(asked) <= 17  # two of them note what the copy has left
 
 
 async def test_a_write_tells_the_entry_that_is_listed(drive: RecordedDrive, harness: Harness) -> None:
