@@ -25,6 +25,8 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--user", "a", "--key", "b", "--since", "1h"], "Say whose changes to undo"),
         (["--user", "anna"], "--since is missing: say when the first change was made"),
         (["--user", "anna", "--since", "yesterday"], "--since must be a duration such as 45m"),
+        (["--user", "anna", "--since", "2"], "--since must be a duration such as 45m"),
+        (["--user", "anna", "--since", "1h", "--freeze"], "add --yes to freeze and rewind"),
         (["--user", "anna", "--since", "1h", "--below", "/a"], "--below needs --connection"),
         (
             ["--user", "anna", "--since", "1h", "--connection", "local", "--below", "local:/a"],

@@ -12,7 +12,7 @@ from portico.cli.administration.accounts import Accounts, audited, open_journal,
 from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON, Facts, print_json
 from portico.cli.console.parser import Command, flag, option
-from portico.cli.console.terminal import confirm, notice
+from portico.cli.console.terminal import at_terminal, confirm, notice
 from portico.cli.console.times import moment
 from portico.model import timestamps
 from portico.model.paths import Path
@@ -57,6 +57,8 @@ def rewind(options: SimpleNamespace) -> int:
     if options.since is None and given != ["session"]:
         raise UsageMistake("--since is missing: say when the first change was made, such as 2h or 2027-01-31T14:00Z.")
     _check_times(options)
+    if options.freeze and not (options.yes or options.dry_run or at_terminal()):
+        raise UsageMistake("Standard input is not a terminal: add --yes to freeze and rewind without a question.")
     return with_accounts(options.home, lambda accounts: _rewind(accounts, options))
 
 

@@ -16,6 +16,8 @@ def moment(name: str) -> Callable[[str], int]:
         try:
             if "-" in text:
                 return round(timestamps.parse(text).timestamp() * 1000)
+            if text.isdecimal():  # a duration has a unit here: 2 is rather meant as hours or days
+                raise ValueError
             return clock.now() - clock.milliseconds(setting_parsers.duration(text))
         except ValueError:
             raise UsageMistake(

@@ -150,8 +150,8 @@ class _Planner:
         """Folders that the actor made."""
         self._over: dict[Location, Location] = {}
         """What the actor left, by the item of the trash that it replaced."""
-        self._hidden: list[str] = []
-        """What the actor removed from the trash, by its id."""
+        self._hidden: list[Location] = []
+        """What the actor removed from the trash."""
         self._left_alone: list[LeftAlone] = []
         self._undone = 0
 
@@ -201,7 +201,7 @@ class _Planner:
             case "delete" if change.before and change.before.is_folder:
                 self._was.set(at, EMPTY)
             case "trash.remove" if change.kept:
-                self._hidden.append(change.kept)
+                self._hidden.append(_in_trash(change.place, change.kept))
             case "delete" | "trash.remove":
                 return NOT_KEPT
             case _ if change.before and change.before.is_folder:
@@ -255,9 +255,8 @@ class _Planner:
         discarded = [each for each in self._discarded if each not in instead]
         steps = in_order(moved, discarded, self._made, self._left)
         restored = {source[2] for _, source in moved if is_in_trash(source)}
-        for trash_id in self._hidden:
-            if trash_id in kept and trash_id not in restored:
-                steps.append(Step("show", ("", TRASH, trash_id)))
+        hidden = [item for item in self._hidden if item[2] in kept and item[2] not in restored]
+        steps += [Step("show", item) for item in hidden]
         return Plan(steps, self._left_alone[::-1], self._undone)
 
 

@@ -62,6 +62,7 @@ class _Line(msgspec.Struct):
     key_name: str = ""
     guest: str | None = None
     link: str | None = None
+    session: str = ""
 
 
 _LINES: Final = msgspec.json.Decoder(_Line)
@@ -254,4 +255,6 @@ def _name(row: AnyRow) -> str:
     line = _LINES.decode(row.line)
     if line.link:
         return f"{line.guest or 'a guest'} (link {line.link} of {line.user})"
+    if line.user.startswith("os:") and line.session:
+        return f"{line.user} (rewind {line.session})"
     return f"{line.user} (key {line.key_name})" if line.key_name else line.user or "unknown"
