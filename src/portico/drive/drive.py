@@ -41,7 +41,7 @@ from portico.model.errors import (
 from portico.model.paths import RESERVED_PREFIX, TOP, Path, Place
 from portico.model.reach import folded
 from portico.model.rights import OVERWRITE, Right, missing_word
-from portico.model.versions import Version, version_of
+from portico.model.versions import UNSEEN, Version, version_of
 from portico.providers.contract.provider import Provider
 from portico.providers.contract.uploads import KeptFile, ResumableUpload, Save, WriteOptions
 from portico.runtime.tasks import for_each
@@ -324,7 +324,11 @@ class Drive:
     ) -> Entry:
         """As `Provider.write`; the file that it replaces is kept."""
         if not (options.replace and self._keeps):
-            return await self._provider.write(path, chunks, content_type, options)
+            change.before = UNSEEN if options.replace else None
+            entry = await self._provider.write(path, chunks, content_type, options)
+            if self._provider.reports_replacement and not entry.replaced:
+                change.before = None
+            return entry
         async with self.trash.replacement(path, change) as replacement:
             options = msgspec.structs.replace(options, kept=replacement.at_commit())
             entry = await self._provider.write(path, chunks, content_type, options)
@@ -379,6 +383,7 @@ class Drive:
         try:
             self._check_file(path, None)
             if not (replace and self._keeps):
+                change.before = UNSEEN if replace else None
                 return await upload.finish(save)
             async with self.trash.replacement(self._place(path), change) as replacement:
                 return await upload.finish(save, kept=replacement.at_commit())
@@ -575,6 +580,7 @@ class Drive:
     ) -> AsyncIterator[KeptFile | None]:
         """Around a change that may replace what is at `target`, and has begun; `source` is a path of the provider."""
         if not (replace and self._keeps):
+            change.before = UNSEEN if replace else None
             await change.begin()
             yield None
             return

@@ -1,5 +1,7 @@
 """`Version`: what tells the content of a place from what was there before, and will be there later."""
 
+from typing import Final
+
 import msgspec
 
 from portico.model.entries import Entry
@@ -16,6 +18,10 @@ class Version(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def is_same(self, other: "Version | None") -> bool:
         return other is not None and (self.is_folder, self.size, self.etag) == (other.is_folder, other.size, other.etag)
+
+
+UNSEEN: Final = Version(size=-1)
+"""Before a change that may have replaced something, and that kept nothing."""
 
 
 def version_of(entry: Entry) -> Version:

@@ -4,6 +4,7 @@ import pathlib
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from functools import partial
 from itertools import count
 from typing import Any
@@ -20,6 +21,7 @@ from portico.providers.contract.registry import open_provider
 from portico.store.history import ActorFilter
 from portico.store.tables import rewinds
 
+from ...conformance.rewind import worlds
 from ...conformance.rewind.worlds import Act, World, acts, opened_world
 
 M, B = partial(Act, "m"), partial(Act, "b")
@@ -257,3 +259,26 @@ async def test_generated_work_of_one_actor_is_undone_as_a_whole(make_world: Make
             undone += 1
             assert await done(world) == before, seed
     assert undone > 10
+
+
+@pytest.mark.parametrize("action", ["upload", "copy", "move"])
+async def test_what_was_replaced_without_a_trash_is_not_taken_for_new(
+    world: World, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    await done(world, *FILES)
+    with monkeypatch.context() as without:
+        without.setattr(worlds, "KEEP", timedelta(0))
+        act = M("upload", "/f", content=b"evil") if action == "upload" else M(action, "/d/f", "/f", flag=True)
+        after = await done(world, act)
+    rewind = await world.rewind(user="m")
+    assert await done(world) == after
+    assert [(each.why, each.location) for each in rewind.left_alone] == [("not-kept", ("c", "f"))]
+
+
+async def test_what_was_new_without_a_trash_is_removed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = await done(world, *FILES)
+    with monkeypatch.context() as without:
+        without.setattr(worlds, "KEEP", timedelta(0))
+        await done(world, M("upload", "/new", content=b"evil"))
+    rewind = await world.rewind(user="m")
+    assert (await done(world), rewind.left_alone) == (before, [])
