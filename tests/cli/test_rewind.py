@@ -113,3 +113,15 @@ def test_a_plan_counts_every_kind_of_step(capsys: pytest.CaptureFixture[str]) ->
         "  c:/d: bob has changed it since\n"
     )
     assert shown.err == "Nothing was changed. To list each step, add --json.\n"
+
+
+def test_what_is_purged_is_not_held_any_more(anna: Portico, home: Path) -> None:
+    with closing(sqlite3.connect(home / "portico.db")) as database, database:
+        database.execute(
+            "INSERT INTO trash (id, connection, path, is_folder, size, reason, status, user, deleted_at, expires_at) "
+            "VALUES ('0', 'local', '/a', 0, 1, 'deleted', 'held', 'Anna', 1, 99999999999999)"
+        )
+    assert [each["path"] for each in anna("held", "list", "--user", "anna", "--json").lines] == ["/a"]
+    assert anna("held", "list", "--connection", "other", "--json").lines == []
+    assert "1 item within ten minutes" in anna("held", "purge", "--user", "anna", "--yes").out
+    assert anna("held", "list", "--json").lines == []

@@ -109,9 +109,8 @@ class TrashRecords:
 
     async def held(self, connection: str | None, user: str | None, limit: int) -> list[Trashed]:
         """The newest first."""
-        query = (
-            select(trash).where(_held(connection, user)).order_by(trash.c.deleted_at.desc(), trash.c.id).limit(limit)
-        )
+        there = and_(_held(connection, user), trash.c.expires_at > self.now())
+        query = select(trash).where(there).order_by(trash.c.deleted_at.desc(), trash.c.id).limit(limit)
         return [record_of(Trashed, row) for row in await self._database.fetch(query)]
 
     async def purge_held(self, connection: str | None, user: str | None) -> int:
