@@ -113,6 +113,8 @@ def test_a_plan_counts_every_kind_of_step(capsys: pytest.CaptureFixture[str]) ->
         "  c:/d: bob has changed it since\n"
     )
     assert shown.err == "Nothing was changed. To list each step, add --json.\n"
+    rewind._show_plan(Plan([], [], undone=9), SimpleNamespace(as_json=False, dry_run=True))
+    assert capsys.readouterr().out == "Nothing is left to undo of 9 changes.\n"
 
 
 def test_what_is_purged_is_not_held_any_more(anna: Portico, home: Path) -> None:

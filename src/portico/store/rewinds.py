@@ -44,6 +44,11 @@ class RewindRecords:
         row = await self.database.first(select(rewinds).where(rewinds.c.id == rewind_id))
         return record_of(RewindRecord, row) if row else None
 
+    async def requests(self) -> Sequence[tuple[str, str]]:
+        """The ids and requests of all, the oldest first."""
+        query = select(rewinds.c.id, rewinds.c.request).order_by(rewinds.c.started_at)
+        return [(row.id, row.request) for row in await self.database.fetch(query)]
+
     async def running(self) -> Sequence[str]:
         query = select(rewinds.c.id).where(rewinds.c.state == RUNNING).order_by(rewinds.c.started_at)
         return [row.id for row in await self.database.fetch(query)]

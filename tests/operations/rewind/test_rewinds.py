@@ -1,5 +1,6 @@
 """Rewinds on a disk. `m` is the actor that is rewound, `b` another one."""
 
+import asyncio
 import pathlib
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,6 +16,7 @@ import pytest
 from sqlalchemy import select
 
 from portico.model.paths import TRASH, Path
+from portico.observability.audit import AuditLine
 from portico.operations.rewind.rewinds import RewindRequest
 from portico.providers.contract.provider import DoesNotFitInTrash
 from portico.providers.contract.registry import open_provider
@@ -241,6 +243,67 @@ async def test_a_rewind_that_nobody_carries_out_is_cancelled_before_it_goes_on(w
     assert await world.rewinds.run(rewind_id)
     assert (await world.rewinds.get(rewind_id)).state == "cancelled"
     assert await done(world) == expected
+
+
+MOVED = (M("move", "/d", "/x"), M("upload", "/x/f", content=b"m"), M("delete", "/f"))
+
+
+async def test_a_rewind_that_was_cancelled_midway_is_completed_by_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await done(world, *FILES)
+    await done(world, *MOVED)
+    rewind_id, save = await planned(world), world.rewinds.records.save
+
+    async def cancelled(*arguments: Any) -> bool:
+        await world.rewinds.cancel(rewind_id)
+        return await save(*arguments)
+
+    monkeypatch.setattr(world.rewinds.records, "save", cancelled)
+    await world.rewinds.run(rewind_id)
+    found = await world.rewinds.get(rewind_id)
+    assert found.state == "cancelled"
+    assert 0 < found.done < found.steps
+    assert (await world.rewind(user="m")).left_alone == []
+    assert await done(world) == before
+
+
+async def test_an_actor_is_rewound_again_and_from_an_earlier_time(world: World) -> None:
+    before = await done(world, *FILES)
+    await done(world, M("upload", "/d/f", content=b"early"))
+    await asyncio.sleep(0.002)  # times are in milliseconds
+    since = world.database.now()
+    left = await done(world, *MOVED)
+    first = await world.rewind(user="m", since=since)
+    between = await done(world)
+    again = await world.rewind(user="m", since=since)
+    assert (again.steps, again.left_alone) == (0, [])
+    await world.rewind(session=first.id)
+    assert await done(world) == left
+    assert (await world.rewind(user="m", since=since)).left_alone == []
+    assert await done(world) == between
+    assert (await world.rewind(user="m")).left_alone == []
+    assert await done(world) == before
+
+
+async def test_what_an_earlier_rewind_of_a_longer_time_has_undone_is_not_done_again(world: World) -> None:
+    before = await done(world, *FILES)
+    await done(world, M("upload", "/d/f", content=b"early"))
+    await asyncio.sleep(0.002)
+    since = world.database.now()
+    await done(world, *MOVED)
+    await world.rewind(user="m")
+    assert {each.why for each in (await world.rewind(user="m", since=since)).left_alone} == {"conflict"}
+    assert await done(world) == before
+
+
+async def test_a_folder_that_was_made_and_removed_needs_no_step(world: World) -> None:
+    await done(world, M("mkdir", "/x"))
+    drive, change = world.drive("m"), world.journal.recording(AuditLine(action="delete", user="m", path="/x"))
+    await drive.delete(Path(("x",)), change=change)
+    await change.settle("done")
+    rewind = await world.rewind(user="m")
+    assert (rewind.steps, rewind.left_alone) == (0, [])
 
 
 async def test_generated_work_of_one_actor_is_undone_as_a_whole(make_world: MakeWorld) -> None:

@@ -200,7 +200,10 @@ def _show_plan(plan: "Plan", options: SimpleNamespace) -> None:
         return
     counts = Counter(step.action for step in plan.steps)
     todo = [f"{counts[action]} to {words}" for action, words in _DONE.items() if counts[action]]
-    print(f"{_changes(plan.undone)} can be undone" + (f": {', '.join(todo)}." if todo else "."))
+    if plan.undone and not todo:
+        print(f"Nothing is left to undo of {_changes(plan.undone)}.")
+    else:
+        print(f"{_changes(plan.undone)} can be undone" + (f": {', '.join(todo)}." if todo else "."))
     if not plan.undone and not plan.left_alone:
         notice(_nothing_found(options))
     _show_left_alone(plan.left_alone)

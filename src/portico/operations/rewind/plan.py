@@ -56,6 +56,8 @@ class Change(msgspec.Struct):
     kept: str | None = None
     """The id of the first item that it put into the trash."""
     began: int | None = None
+    is_rewind: bool = False
+    """Whether an earlier rewind of the same changes did it."""
 
     @property
     def at_last(self) -> Location:
@@ -170,7 +172,7 @@ class _Planner:
             self._leave(change, NOT_KNOWN)
         elif why := self._undo(change):
             self._leave(change, why)
-        else:
+        elif not change.is_rewind:
             self._undone += 1
 
     def _is_near(self, location: Location) -> bool:
@@ -233,7 +235,7 @@ class _Planner:
         return here
 
     def _unmake(self, folder: Location) -> None:
-        if here := self._was.now_at(folder):
+        if (here := self._was.now_at(folder)) and here != EMPTY:
             self._made.append(here)
         self._was.set(folder, None)
 

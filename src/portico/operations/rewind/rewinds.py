@@ -22,7 +22,7 @@ from portico.operations.rewind.plan import ACTIONS, CONFLICT, Change, LeftAlone,
 from portico.operations.rewind.steps import Step
 from portico.operations.unsettled import settle_changes
 from portico.store.database import AnyRow, Database
-from portico.store.history import ActorFilter, changes_after, changes_by, changes_since, last_number
+from portico.store.history import ActorFilter, changes_after, changes_by, changes_since, last_number, user_of
 from portico.store.journal import Journal
 from portico.store.leases import Leases
 from portico.store.rewinds import CANCELLED, DONE, RUNNING, RewindRecord, RewindRecords
@@ -95,25 +95,54 @@ class Rewinds:
         mine = await changes_by(self._database, request.actor, ACTIONS, request.since, request.until)
         if not mine:
             return Plan([], [])
-        changes = {row.number: _change(row, is_mine=True) for row in mine}
+        earlier = await self._earlier(request)
+        for rewind_id in earlier:
+            mine += await changes_by(self._database, ActorFilter(session=rewind_id), ACTIONS, 0, None)
+        changes = {row.number: _change(row, is_mine=True, is_rewind=row.session in earlier) for row in mine}
         places = Touched()
         for change in changes.values():
             for location in change.touched:
                 places.add(location, change.actor)
         began = min(change.began or change.at for change in changes.values())
-        others = changes_after(
-            self._database, mine[-1].number, began, request.actor, ACTIONS, request.since, request.until
-        )
+        first = min(changes)
+        others = changes_after(self._database, first, began, request.actor, ACTIONS, request.since, request.until)
         async for page in others:
             for row in page:
                 change = _change(row, is_mine=False)
-                if any(map(places.by, change.touched)):
+                if row.number not in changes and any(map(places.by, change.touched)):
                     changes[row.number] = change
         ids = {row.kept for row in mine if row.kept}
         kept = await self._trash.find_all(ids | {next_id(each) for each in ids})
         found = plan((changes[number] for number in sorted(changes, reverse=True)), kept, request.within)
         found.seen = seen
         return found
+
+    async def _earlier(self, request: RewindRequest) -> list[str]:
+        """Rewinds that have undone some of these changes and no others, and those that have undone such a rewind.
+
+        What they did is no conflict: the plan goes back through it, too, and what they have undone needs no step.
+        """
+        found: list[str] = []
+        for rewind_id, text in await self.records.requests():
+            other = msgspec.json.decode(text, type=RewindRequest)
+            if other.actor.session in found or await self._is_part(other, request):
+                found.append(rewind_id)
+        return found
+
+    async def _is_part(self, other: RewindRequest, request: RewindRequest) -> bool:
+        """Whether all that one undoes is also undone by the other."""
+        if other.actor != request.actor:  # a key's changes and those of a session are also the user's
+            user = request.actor.user
+            if user is None or other.actor.link or await user_of(self._database, other.actor) != user.casefold():
+                return False
+        if other.within[: len(request.within)] != request.within:
+            return False
+        if request.until is not None and (other.until is None or other.until > request.until):
+            return False
+        # "2h ago" is later when the command is repeated
+        return other.since >= request.since or not await changes_by(
+            self._database, other.actor, ACTIONS, other.since, request.since
+        )
 
     async def begin(self, request: RewindRequest, found: Plan) -> str:
         """Its id. It runs when `run` is called, in this process or any other."""
@@ -227,11 +256,12 @@ class _ChangedSince:
             self._touched.add(place, by)
 
 
-def _change(row: AnyRow, *, is_mine: bool) -> Change:
+def _change(row: AnyRow, *, is_mine: bool, is_rewind: bool = False) -> Change:
     return Change(
         at=row.at,
         actor=_name(row),
         is_mine=is_mine,
+        is_rewind=is_rewind,
         action=row.action,
         outcome=row.outcome,
         place=location_of(row.connection, row.place),
