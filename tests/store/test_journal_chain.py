@@ -1,5 +1,6 @@
 import asyncio
 import json
+from base64 import b64decode
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -339,6 +340,22 @@ async def test_exchanged_lines_are_named(database: Database, opened: Open, colum
             await swap(database, name, 4, 15)
     in_part = [("changed", 4, 4), ("changed", 15, 15)]
     assert await found(database) == (in_part if columns == "line user" else [("reordered", 4, 15)])
+
+
+async def test_neighbours_that_were_exchanged_are_named(database: Database, opened: Open) -> None:
+    await written(opened)
+    await swap_numbers(database, 7, 8)
+    assert await found(database) == [("reordered", 7, 8)]
+
+
+async def test_a_text_that_became_bytes_is_named(database: Database, opened: Open) -> None:
+    if database.dialect != "sqlite":
+        return  # PostgreSQL keeps the types of columns
+    owner = opened()
+    await record(owner, 20, user="anna")
+    await owner.close()
+    await run(database, "UPDATE journal SET user = :value WHERE number = 7", value=b64decode("anna"))
+    assert await found(database) == [("changed", 7, 7)]
 
 
 async def test_lines_whose_contents_were_exchanged_are_named(database: Database, opened: Open) -> None:
