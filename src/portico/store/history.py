@@ -91,12 +91,13 @@ class Removals(msgspec.Struct, frozen=True):
 
 
 async def removals(database: Database, number: int, since: int) -> list[Removals]:
-    """Since a row and a time. An actor is a key, a link or else a user."""
+    """Since a row and a time. An actor is a key, a link or else a user; commands, such as a rewind, are none of them."""
     columns = (journal.c.user, journal.c.key, journal.c.link, (journal.c.at - journal.c.at % MINUTE).label("minute"))
+    for_good = and_(journal.c.action == "delete", journal.c.outcome == "done")
     query = (
         select(*columns, func.count().label("files"), func.max(journal.c.number).label("last"))
-        .where(journal.c.number > number, journal.c.at >= since, journal.c.kept.is_not(None))
-        .where(journal.c.action.in_(_REMOVING), journal.c.user.is_not(None))
+        .where(journal.c.number > number, journal.c.at >= since, or_(journal.c.kept.is_not(None), for_good))
+        .where(journal.c.action.in_(_REMOVING), journal.c.user.not_like("os:%"))
         .group_by(*columns)
     )
     found = []

@@ -67,7 +67,9 @@ async def test_an_actor_is_reported_once_in_a_while(
     rows: Rows, watching: MassChanges, clock: Clock, logged: list[Any]
 ) -> None:
     await rows.add(3)
-    await rows.add(9, kept=None)  # new files
+    await rows.add(9, kept=None, action="upload")  # new files
+    await rows.add(9, kept=None, outcome="not-found")
+    await rows.add(9, user="os:admin")
     await rows.add(9, action="restore")
     await watching.look()
     assert reported(logged) == []
@@ -92,6 +94,12 @@ async def test_keys_and_links_are_actors_of_their_own(rows: Rows, watching: Mass
     await rows.add(4, link="l")
     await watching.look()
     assert sorted(reported(logged)) == [("k2", 4), ("l", 4)]
+
+
+async def test_deletes_of_which_nothing_is_kept_count(rows: Rows, watching: MassChanges, logged: list[Any]) -> None:
+    await rows.add(4, kept=None)
+    await watching.look()
+    assert reported(logged) == [("alice", 4)]
 
 
 async def test_an_actor_may_be_frozen(
