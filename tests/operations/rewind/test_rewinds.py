@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from sqlalchemy import select
 
+from portico.model.errors import ProviderUnavailable
 from portico.model.paths import TRASH, Path
 from portico.observability.audit import AuditLine
 from portico.operations.rewind.rewinds import RewindRequest
@@ -268,6 +269,19 @@ async def test_a_rewind_that_was_cancelled_midway_is_completed_by_the_next(
     assert await done(world) == before
 
 
+@pytest.mark.parametrize("action", ["move", "move_to_trash", "restore"])
+async def test_what_the_storage_refused_is_undone_by_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    before = await done(world, *FILES)
+    await done(world, *MOVED)
+    with monkeypatch.context() as failing:
+        failing.setattr(world.provider, action, AsyncMock(side_effect=ProviderUnavailable("The storage is busy.")))
+        assert "failed" in {each.why for each in (await world.rewind(user="m")).left_alone}
+    assert (await world.rewind(user="m")).left_alone == []
+    assert await done(world) == before
+
+
 async def test_an_actor_is_rewound_again_and_from_an_earlier_time(world: World) -> None:
     before = await done(world, *FILES)
     await done(world, M("upload", "/d/f", content=b"early"))
@@ -295,6 +309,17 @@ async def test_what_an_earlier_rewind_of_a_longer_time_has_undone_is_not_done_ag
     await world.rewind(user="m")
     assert {each.why for each in (await world.rewind(user="m", since=since)).left_alone} == {"conflict"}
     assert await done(world) == before
+
+
+async def test_what_is_in_the_trash_again_needs_no_step(world: World) -> None:
+    await done(world, *FILES, B("delete", "/f"))
+    [item] = (await world.drive("b").trash.page(10))[0]
+    change = world.journal.recording(AuditLine(action="trash.remove", user="m", path="/f"))
+    await world._remove(item, change)
+    await change.settle("done")
+    assert (await world.drive("b").trash.page(10))[0] == []
+    assert [(await world.rewind(user="m")).steps for _ in range(2)] == [1, 0]
+    assert len((await world.drive("b").trash.page(10))[0]) == 1
 
 
 async def test_a_folder_that_was_made_and_removed_needs_no_step(world: World) -> None:

@@ -160,8 +160,8 @@ class _Planner:
     def go_back(self, change: Change, meanwhile: str | None) -> None:
         """`meanwhile`: who changed something at its places while it was made."""
         effect = effect_of(change)
-        if not effect:
-            return
+        if not effect or (effect == UNKNOWN and change.is_rewind and not change.kept):
+            return  # a rewind that failed is repeated, and looks what is there
         if not change.is_mine or not any(map(self._is_near, change.ends)):
             self._touch(change, change.actor)
         elif by := meanwhile or next(filter(None, map(self._touched.by, change.touched)), None):

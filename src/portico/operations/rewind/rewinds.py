@@ -26,7 +26,7 @@ from portico.store.history import ActorFilter, changes_after, changes_by, change
 from portico.store.journal import Journal
 from portico.store.leases import Leases
 from portico.store.rewinds import CANCELLED, DONE, RUNNING, RewindRecord, RewindRecords
-from portico.store.trash import TrashRecords, next_id, time_of
+from portico.store.trash import HELD, TrashRecords, next_id, time_of
 
 _AT_MOST: Final = 200
 """Steps after which it is saved how far a rewind has come, and told."""
@@ -114,6 +114,7 @@ class Rewinds:
         ids = {row.kept for row in mine if row.kept}
         kept = await self._trash.find_all(ids | {next_id(each) for each in ids})
         found = plan((changes[number] for number in sorted(changes, reverse=True)), kept, request.within)
+        found.steps = [step for step in found.steps if step.action != "show" or kept[step.location[2]].status == HELD]
         found.seen = seen
         return found
 
