@@ -311,6 +311,35 @@ async def test_what_an_earlier_rewind_of_a_longer_time_has_undone_is_not_done_ag
     assert await done(world) == before
 
 
+HIDES = {
+    "a merge": [M("upload", "/junk/j"), M("copy", "/junk", "/d", flag=True)],
+    "a merge that is refused": [M("move", "/f", "/d", flag=True)],
+    "a merge into a folder that was moved": [
+        M("move", "/d", "/x"),
+        M("upload", "/junk/j"),
+        M("move", "/junk", "/x", flag=True),
+    ],
+}
+
+
+@pytest.mark.parametrize("case", HIDES)
+async def test_a_merge_does_not_save_what_the_actor_did_to_the_files_of_the_folder(world: World, case: str) -> None:
+    before, _ = await done(world, *FILES)
+    await done(world, M("upload", "/d/f", content=b"m"), M("delete", "/d/g", flag=True))
+    for act in HIDES[case]:
+        await world.act(act)
+    rewind = await world.rewind(user="m")
+    found, _ = await done(world)
+    assert before.items() <= found.items(), rewind
+    assert found.keys() - before.keys() <= {"/d/j"}
+
+
+async def test_what_was_deleted_for_good_and_is_left_alone_is_in_the_trash(world: World) -> None:
+    await done(world, *FILES, M("delete", "/f", flag=True), B("upload", "/f", content=b"b"))
+    assert [each.why for each in (await world.rewind(user="m")).left_alone] == ["conflict"]
+    assert [item.path for item in (await world.drive("b").trash.page(10))[0]] == ["/f"]
+
+
 async def test_what_is_in_the_trash_again_needs_no_step(world: World) -> None:
     await done(world, *FILES, B("delete", "/f"))
     [item] = (await world.drive("b").trash.page(10))[0]
@@ -342,7 +371,10 @@ async def test_generated_work_of_one_actor_is_undone_as_a_whole(make_world: Make
             await world.act(act)
         await world.settled()
         rewind = await world.rewind(user="m")
-        assert {each.why for each in rewind.left_alone} <= {"conflict", "merged", "not-known"}, (seed, rewind)
+        assert {each.why for each in rewind.left_alone} <= {"conflict", "merged", "not-known", "changed"}, (
+            seed,
+            rewind,
+        )
         if not rewind.left_alone:
             undone += 1
             assert await done(world) == before, seed

@@ -74,6 +74,10 @@ class Change(msgspec.Struct):
         return self.before is not None and self.action in (UPLOAD, COPY, MOVE, RESTORE)
 
     @property
+    def is_merge(self) -> bool:
+        return self.before is not None and self.before.is_folder and self.action in (COPY, MOVE, RESTORE)
+
+    @property
     def former(self) -> Location | None:
         """Where the trash keeps what it has replaced."""
         return _in_trash(self.at_last, self.kept) if self.replaced and self.kept else None
@@ -153,7 +157,10 @@ class _Planner:
         self._over: dict[Location, Location] = {}
         """What the actor left, by the item of the trash that it replaced."""
         self._hidden: list[Location] = []
-        """What the actor removed from the trash."""
+        """What the actor removed from the trash, or may have."""
+        self._mixed: list[Location] = []
+        """Folders into which the actor copied or moved another one, or tried to. If that stopped the undoing of what is in
+        them, one such request would save a thief's work."""
         self._left_alone: list[LeftAlone] = []
         self._undone = 0
 
@@ -166,6 +173,8 @@ class _Planner:
             self._touch(change, change.actor)
         elif by := meanwhile or next(filter(None, map(self._touched.by, change.touched)), None):
             self._leave(change, CONFLICT, by)
+        elif self._is_mixed(change):
+            self._leave(change, CONFLICT, change.actor)
         elif not all(map(self._is_within, change.ends)):
             self._leave(change, OUTSIDE)
         elif effect == UNKNOWN:
@@ -183,6 +192,17 @@ class _Planner:
     def _is_within(self, location: Location) -> bool:
         return location[: len(self._within)] == self._within
 
+    def _is_mixed(self, change: Change) -> bool:
+        """Whether it cannot be told from what was copied or moved to the same place. A file in there can: by its version."""
+        at = change.at_last
+        near = [each for each in self._mixed if each[: len(at)] == at or at[: len(each)] == each]
+        if not near or change.action in (MKDIR, TRASH_REMOVE):
+            return False
+        if change.action == MOVE and not change.replaced and not change.deleted:
+            return any(len(each) < len(at) for each in near)  # otherwise it is moved back with all that is in it
+        version = change.before if change.action == DELETE else change.after
+        return change.action not in (UPLOAD, DELETE) or version is None or version.is_folder
+
     def _touch(self, change: Change, by: str) -> None:
         for location in change.touched:
             self._touched.add(location, by)
@@ -190,7 +210,13 @@ class _Planner:
     def _leave(self, change: Change, why: str, by: str = "") -> None:
         """What the actor did there before is left alone, too."""
         self._left_alone.append(LeftAlone(why, change.at_last, change.action, change.at, by))
-        self._touch(change, by or change.actor)
+        self._hidden += [each for each in (change.former, change.deleted) if each]  # it may have been deleted for good
+        if why in (MERGED, NOT_KNOWN) and change.is_merge:
+            self._mixed.append(change.at_last)
+            for location in change.touched[1:]:
+                self._touched.add(location, change.actor)
+        else:
+            self._touch(change, by or change.actor)
 
     def _undo(self, change: Change) -> str | None:
         """Or why it cannot be undone."""
@@ -212,6 +238,7 @@ class _Planner:
                 return NOT_KEPT
             case "move" | "restore" if not change.deleted:
                 self._leaves(at, change)
+                self._mixed += [change.place + each[len(at) :] for each in self._mixed if each[: len(at)] == at]
                 self._was.set(change.place, at)
                 self._was.set(at, change.former)
             case _:
@@ -257,7 +284,7 @@ class _Planner:
         discarded = [each for each in self._discarded if each not in instead]
         steps = in_order(moved, discarded, self._made, self._left)
         restored = {source[2] for _, source in moved if is_in_trash(source)}
-        hidden = [item for item in self._hidden if item[2] in kept and item[2] not in restored]
+        hidden = [item for item in dict.fromkeys(self._hidden) if item[2] in kept and item[2] not in restored]
         steps += [Step("show", item) for item in hidden]
         return Plan(steps, self._left_alone[::-1], self._undone)
 
