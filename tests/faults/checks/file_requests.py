@@ -61,6 +61,8 @@ class Sender:
                 answer = await self.ask("PATCH", self.upload, headers, self._content(offset))
             except httpx2.TransportError:
                 continue
+            if answer.status_code == 409:
+                continue  # more of what the cut line had carried was still being stored
             assert answer.status_code == 200, answer.text
             (self.stored,) = answer.json()["content"]
             return
