@@ -57,6 +57,7 @@ ROWS = {
     f"GET {FILES}?action=DOWNLOAD": row(200, 200, 200, 200, 401),
     f"GET {FILES}?action=STAT": row(200, 200, 400, 200, 401),
     f"GET {FILES}?action=SEARCH": row(200, 200, 400, 200, 401, path="in"),
+    f"GET {FILES}?action=ACTIVITY": row(200, 200, 400, 403, 401),
     f"GET {FILES}?action=THUMBNAIL": row(404, 404, 400, 404, 401),  # of a text
     f"GET {FILES}?action=ZIP": row(200, 200, 200, 200, 401, path="in"),
     f"POST {FILES}": row(204, 204, 401, 204, 401, path="in", files=[("data", ("form", b"x"))]),

@@ -11,6 +11,7 @@ from portico.accounts.api_keys import KeyScope
 from portico.model.errors import Forbidden, IsAFolder, NotFound, NotSignedIn, PorticoError
 from portico.model.rights import Right
 from portico.operations.account import OwnAccount
+from portico.operations.activity import Activity
 from portico.operations.actors.auditing import ChangeResult
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.files.digests import WantedDigest
@@ -34,6 +35,7 @@ FEATURES = {
     "uploads": ResumableUploads,
     "concatenation": Concatenation,
     "trash": Trash,
+    "activity": Activity,
     "shares": Shares,
     "jobs": UserJobs,
     "account": OwnAccount,
@@ -91,6 +93,8 @@ CALLS: dict[str, Callable[[Operations, Any], Awaitable[Any]]] = {
     "trash.restore": lambda o, t: o.trash.restore(t.trashed),
     "trash.remove": lambda o, t: o.trash.remove(t.trashed),
     "trash.empty": lambda o, t: o.trash.empty(),
+    "trash.restorable": lambda o, t: o.trash.restorable([t.trashed]),
+    "activity.list": lambda o, t: o.activity.list(at("/in"), 10),
     "shares.add": lambda o, t: o.shares.add(at("/in"), LinkKind.DOWNLOAD, LinkOptions()),
     "shares.list": lambda o, t: o.shares.list(),
     "shares.get": lambda o, t: o.shares.get(t.link),
@@ -123,14 +127,14 @@ UPLOADS = {"files.store", "files.upload", "files.make_folder", *(name for name i
 UPLOADS |= {"concatenation.store"}
 CHANGES = {"files.copy", "files.move", "files.delete"}
 FILES = {name for name in CALLS if name.startswith("files.")} - {"files.digest"}
-OWN = {name for name in CALLS if name.split(".")[0] in ("trash", "shares", "jobs")}
+OWN = {name for name in CALLS if name.split(".")[0] in ("trash", "activity", "shares", "jobs")}
 
 ALLOWED = {
     "user": set(CALLS) - {"files.digest"},
     "password": set(CALLS) - {"files.digest", "files.ticket"} - {name for name in CALLS if name.startswith("account.")},
     "key": FILES - {"files.ticket"} | UPLOADS | OWN,
     "key that lists": {"files.list", "files.search", "files.stat", "files.count_files", "files.digests"}
-    | {"trash.list", "jobs.run", "jobs.get", "jobs.list", "jobs.cancel"},
+    | {"trash.list", "trash.restorable", "activity.list", "jobs.run", "jobs.get", "jobs.list", "jobs.cancel"},
     "ticket": DOWNLOADS,
     "guest of a folder": READS,
     "guest who may send": READS | UPLOADS - {"uploads.status", "uploads.append", "uploads.end"},  # not their own

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from portico.api import account, jobs, shares, tus
 from portico.api.download import download, issue_ticket
 from portico.api.files import (
+    activity,
     archive,
     archive_of_chosen,
     delete,
@@ -43,6 +44,7 @@ class ReadAction(StrEnum):
     DOWNLOAD = "DOWNLOAD"
     STAT = "STAT"
     SEARCH = "SEARCH"
+    ACTIVITY = "ACTIVITY"
     THUMBNAIL = "THUMBNAIL"
     ZIP = "ZIP"
 
@@ -75,6 +77,8 @@ async def _read(request: Request) -> Response:
             return await stat(request, operations, path, query)
         case ReadAction.SEARCH:
             return await search(operations, path, query)
+        case ReadAction.ACTIVITY:
+            return await activity(operations, path, query)
         case ReadAction.THUMBNAIL:
             return await thumbnail(request, operations, path, query)
         case ReadAction.ZIP:

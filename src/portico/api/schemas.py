@@ -45,6 +45,36 @@ class SearchBody(msgspec.Struct, rename="camel"):
     content: list[EntryBody]
 
 
+class EventBody(msgspec.Struct, rename="camel"):
+    """A change of a file or folder."""
+
+    at: str
+    action: Literal["stored", "replaced", "made", "deleted", "moved", "copied", "restored", "removed"]
+    """`removed`: from the trash, for good."""
+    path: str | None
+    """The file or folder; of a move or copy, the new path. Null if you can't see it."""
+    source: str | None
+    """Of a move or copy: the former path, or that of the original. Null if you can't see it."""
+    is_folder: bool
+    size: Annotated[int, msgspec.Meta(ge=0)] | None
+    """In bytes; null for a folder, or if it isn't known."""
+    user: str | None
+    """Who did it; null if an administrator did."""
+    by_link: bool
+    """Whether a guest did it, through a share link of this user."""
+    guest: str | None
+    """The name that the guest has given, if the link is yours."""
+    trash_id: str | None
+    """Of what was deleted or replaced, if you can restore it."""
+
+
+class ActivityBody(msgspec.Struct, rename="camel"):
+    """A part of the changes, the newest first; only a nextCursor of null ends them."""
+
+    next_cursor: str | None
+    content: list[EventBody]
+
+
 class TrashedBody(msgspec.Struct, rename="camel"):
     """A file or folder that was deleted, or a file that was replaced."""
 

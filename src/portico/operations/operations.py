@@ -7,6 +7,7 @@ import msgspec
 from portico.model.paths import Path
 from portico.model.rights import Right
 from portico.operations.account import AccountServices, OwnAccount
+from portico.operations.activity import Activity, ActivityServices
 from portico.operations.actors.actor import Actor
 from portico.operations.actors.tree import Tree, Trees
 from portico.operations.files.files import Files, FileServices
@@ -27,6 +28,7 @@ class Features(msgspec.Struct, frozen=True):
     shares: ShareServices
     jobs: Jobs
     account: AccountServices
+    activity: ActivityServices
 
 
 class Operations:
@@ -66,6 +68,11 @@ class Operations:
         """What was deleted or replaced, and can be brought back."""
         self._refuse_guests()
         return Trash(self._features.files.journal, self._features.files.links, self._tree)
+
+    @property
+    def activity(self) -> Activity:
+        """What happened to files and folders."""
+        return Activity(self._features.activity, self._tree, self.trash)
 
     @property
     def shares(self) -> Shares:

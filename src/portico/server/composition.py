@@ -29,6 +29,7 @@ from portico.observability.audit import log_loss, open_audit
 from portico.observability.metrics import Metrics
 from portico.observability.tracing import Tracing
 from portico.operations.account import AccountServices
+from portico.operations.activity import ActivityServices
 from portico.operations.actors.actor import Authentication, Watches
 from portico.operations.actors.cancellation import CancellableWork
 from portico.operations.actors.idempotency import Idempotency
@@ -115,9 +116,10 @@ async def open_gateway(
         upload_memory = MemoryBudget()
         leases = Leases(database, settings.node)
         trash = TrashRecords(database)
+        seal = CursorSeal(key.derive("cursors"))
         pool = ConnectionPool(
             Connections(database, Vault(key), paths),
-            CursorSeal(key.derive("cursors")),
+            seal,
             metrics,
             leases,
             timeout=settings.provider_timeout.total_seconds(),
@@ -215,6 +217,7 @@ async def open_gateway(
             ShareServices(journal, links, guests, passwords, database.now),
             jobs,
             AccountServices(sign_in, sessions, keys, journal),
+            ActivityServices(database, seal),
         )
 
         rewinds = Rewinds(database, journal, pool, trash, links, leases)

@@ -34,7 +34,7 @@ const SCROLL_DEBOUNCE = 150;
 const MAX_FOLDERS = 5;
 
 /** @type {Record<string, Command>} */
-const SHORTCUTS = { F2: "rename", Delete: "remove", Backspace: "up", Escape: "clear", d: "download", "Shift+d": "downloadFolder", m: "move", c: "copy", l: "copyLink", i: "details", "Shift+i": "folderDetails", u: "uploadFiles", "Shift+u": "uploadFolder", n: "newFolder", "/": "filter", g: "gridView", s: "search", r: "refresh", a: "automate" };
+const SHORTCUTS = { F2: "rename", Delete: "remove", Backspace: "up", Escape: "clear", d: "download", "Shift+d": "downloadFolder", m: "move", c: "copy", l: "copyLink", i: "details", "Shift+i": "folderDetails", h: "activity", "Shift+h": "folderActivity", u: "uploadFiles", "Shift+u": "uploadFolder", n: "newFolder", "/": "filter", g: "gridView", s: "search", r: "refresh", a: "automate" };
 
 class Page {
   constructor() {
