@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from portico.api import account, jobs, shares, tus
+from portico.api import account, jobs, rewinds, shares, tus
 from portico.api.download import download, issue_ticket
 from portico.api.files import (
     activity,
@@ -176,6 +176,7 @@ ROUTES: dict[str, Methods] = {
     account.KEYS: {**_page(account.list_keys), "POST": account.add_key},
     tus.UPLOADS: {"OPTIONS": tus.describe, "POST": _change_as("upload", tus.create)},
     jobs.JOBS: _page(jobs.list_jobs),
+    rewinds.REWINDS: {"POST": rewinds.start},
     shares.LINKS: {**_page(shares.list_links), "POST": shares.add_link},
     shares.SHARE_SESSIONS: {"POST": shares.open_link},
     TRASH: {**_page(list_trash), "DELETE": _change_as("trash-empty", empty_trash)},
@@ -192,6 +193,7 @@ ROUTES: dict[str, Methods] = {
 ONE_OF_MANY: dict[str, Methods] = {
     account.KEYS: {"DELETE": account.end_key},
     jobs.JOBS: {"GET": jobs.show, "HEAD": jobs.show, "DELETE": jobs.cancel},
+    rewinds.REWINDS: _page(rewinds.show),
     account.SESSIONS: {"DELETE": account.end_session},
     TRASH: {"POST": _change_as("restore", restore), "DELETE": _change_as("trash-remove", remove_trashed)},
 }

@@ -142,6 +142,71 @@ class JobsBody(msgspec.Struct):
     content: list[JobBody]
 
 
+class NewRewindBody(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """Which of your own changes are to be undone."""
+
+    since: str
+    """The time of the first one, such as 2026-11-14T09:30:00Z."""
+    until: str | None = None
+    """Only those before this time."""
+    path: str = "/"
+    """Only those in this folder, or of this file."""
+    dry_run: bool = False
+    """Only return the plan."""
+
+
+class LeftAloneBody(msgspec.Struct, rename="camel"):
+    """Something that isn't undone."""
+
+    path: str | None
+    """Null if you can't see it any more."""
+    why: Literal[
+        "conflict", "not-kept", "not-known", "merged", "outside", "out-of-reach", "no-permission", "changed", "failed"
+    ]
+    action: str
+    """What was done to it, or would be done."""
+    at: str | None
+    """When you changed it, if that is known."""
+    user: str | None
+    """For `conflict`: who has changed it since; null for administrators and guests."""
+    detail: str | None
+    """For `failed`: the reason."""
+
+
+class RewindStepsBody(msgspec.Struct, rename="camel"):
+    """How much there is to do; one step can undo several changes."""
+
+    restore: int
+    """Files and folders that are brought back."""
+    remove: int
+    """… that go to the trash."""
+    move: int
+    """… that are moved back."""
+    make: int
+    """Empty folders that are made again."""
+    tidy: int
+    """Folders that go to the trash if they are empty then."""
+
+
+class RewindBody(msgspec.Struct, rename="camel"):
+    """A rewind of your own changes, or the plan for one."""
+
+    id: str | None
+    """Null for a plan."""
+    state: Literal["planned", "running", "done", "cancelled", "failed"]
+    since: str
+    until: str | None
+    path: str
+    steps: RewindStepsBody
+    steps_done: Annotated[int, msgspec.Meta(ge=0)]
+    """At least as many were carried out."""
+    left_alone: list[LeftAloneBody]
+    """The first 1000."""
+    left_alone_count: Annotated[int, msgspec.Meta(ge=0)]
+    job: JobBody | msgspec.UnsetType = msgspec.UNSET
+    """Carries it out, and cancels it. Only in the response that begins it."""
+
+
 class TokenBody(msgspec.Struct):
     access_token: str
     token_type: str

@@ -12,6 +12,7 @@ from portico.operations.actors.actor import Actor
 from portico.operations.actors.tree import Tree, Trees
 from portico.operations.files.files import Files, FileServices
 from portico.operations.jobs import Jobs, UserJobs
+from portico.operations.rewind.own import OwnRewinds, OwnRewindServices
 from portico.operations.sharing.link_limits import LinkLimits, Usage, not_by_link
 from portico.operations.sharing.links import Shares, ShareServices
 from portico.operations.trash import Trash
@@ -29,6 +30,7 @@ class Features(msgspec.Struct, frozen=True):
     jobs: Jobs
     account: AccountServices
     activity: ActivityServices
+    rewinds: OwnRewindServices
 
 
 class Operations:
@@ -84,6 +86,11 @@ class Operations:
         self._refuse_guests()
         make = partial(Operations, self._features)
         return UserJobs(self._features.jobs, self._actor, make, lambda made, folder: made.files.count_files(folder))
+
+    @property
+    def rewinds(self) -> OwnRewinds:
+        """What undoes the user's own changes."""
+        return OwnRewinds(self._features.rewinds, self._tree)
 
     @property
     def account(self) -> OwnAccount:

@@ -52,13 +52,24 @@ async def user_of(database: Database, actor: ActorFilter) -> str | None:
 
 
 async def changes_by(
-    database: Database, actor: ActorFilter, actions: Collection[str], since: int, until: int | None
+    database: Database,
+    actor: ActorFilter,
+    actions: Collection[str],
+    since: int,
+    until: int | None,
+    *,
+    most: int | None = None,
 ) -> list[AnyRow]:
-    """The newest first. Times in milliseconds; `until` is not included."""
+    """The newest first. Times in milliseconds; `until` is not included. If there are more than `most`, some of them."""
     mine = [actor.condition(), journal.c.at >= since]
     if until is not None:
         mine.append(journal.c.at < until)
-    return [row async for page in _pages(database, and_(*mine), actions) for row in page]
+    found: list[AnyRow] = []
+    async for page in _pages(database, and_(*mine), actions):
+        found += page
+        if most is not None and len(found) > most:
+            break
+    return found
 
 
 async def changes_after(

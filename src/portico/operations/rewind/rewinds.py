@@ -16,18 +16,21 @@ from portico.model.errors import InvalidRequest, NotFound, PorticoError
 from portico.model.paths import TRASH
 from portico.model.versions import Version
 from portico.operations.actors.request_context import RequestContext
+from portico.operations.actors.unsettled import settle_changes
 from portico.operations.rewind.execution import Execution, first_run
 from portico.operations.rewind.locations import Location, Touched
-from portico.operations.rewind.plan import ACTIONS, CONFLICT, Change, LeftAlone, Plan, effect_of, plan
+from portico.operations.rewind.places import EveryPlace, Places
+from portico.operations.rewind.plan import ACTIONS, CONFLICT, Change, LeftAlone, Plan, Scope, Within, effect_of, plan
 from portico.operations.rewind.steps import Step
-from portico.operations.unsettled import settle_changes
 from portico.store.database import AnyRow, Database
 from portico.store.history import ActorFilter, changes_after, changes_by, changes_since, last_number
 from portico.store.journal import Journal
 from portico.store.leases import Leases
-from portico.store.rewinds import CANCELLED, DONE, RUNNING, RewindRecord, RewindRecords
+from portico.store.rewinds import CANCELLED, DONE, PLANNED, RUNNING, RewindRecord, RewindRecords
 from portico.store.trash import TrashRecords, next_id, time_of
 
+SOMEBODY: Final = "?"
+"""Instead of the name of an administrator or a guest, in what a user may see."""
 _AT_MOST: Final = 200
 """Steps after which it is saved how far a rewind has come, and told."""
 
@@ -45,6 +48,10 @@ class RewindRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who wants it."""
     seen: int = 0
     """As of the plan."""
+    own: int | None = None
+    """The id of the user who undoes their own changes; None for an administrator."""
+    path: str = "/"
+    """Of the user's tree: only what is there is undone."""
 
 
 class Rewind(msgspec.Struct, frozen=True):
@@ -89,13 +96,17 @@ class Rewinds:
         self._new = ""
         """The rewind that this process has begun."""
 
-    async def plan(self, request: RewindRequest) -> Plan:
+    async def plan(self, request: RewindRequest, scope: Scope | None = None, *, most: int | None = None) -> Plan:
+        """`most`: of the actor's changes; `InvalidRequest` if there are more."""
+        scope, own = scope or Within(request.within), request.own is not None
         await settle_changes(self._journal, self._pool)
         seen = await last_number(self._database)
-        mine = await changes_by(self._database, request.actor, ACTIONS, request.since, request.until)
+        mine = await changes_by(self._database, request.actor, ACTIONS, request.since, request.until, most=most)
         if not mine:
-            return Plan([], [])
-        changes = {row.number: _change(row, is_mine=True) for row in mine}
+            return Plan([], [], seen=seen)
+        if most is not None and len(mine) > most:
+            raise InvalidRequest(f"There are more than {most} changes in this time. Choose a later start, or a folder.")
+        changes = {row.number: _change(row, is_mine=True, own=own) for row in mine}
         places = Touched()
         for change in changes.values():
             for location in change.touched:
@@ -106,21 +117,22 @@ class Rewinds:
         )
         async for page in others:
             for row in page:
-                change = _change(row, is_mine=False)
+                change = _change(row, is_mine=False, own=own)
                 if any(map(places.by, change.touched)):
                     changes[row.number] = change
         ids = {row.kept for row in mine if row.kept}
         kept = await self._trash.find_all(ids | {next_id(each) for each in ids})
-        found = plan((changes[number] for number in sorted(changes, reverse=True)), kept, request.within)
+        there = {each for each, record in kept.items() if scope.takes(record)}
+        found = plan((changes[number] for number in sorted(changes, reverse=True)), there, scope=scope)
         found.seen = seen
         return found
 
     async def begin(self, request: RewindRequest, found: Plan) -> str:
-        """Its id. It runs when `run` is called, in this process or any other."""
+        """Its id. It runs when `run` is called, in this process or any other; a user's own, when `carry_out` is."""
         record = RewindRecord(
             id=token_hex(16),
             request=msgspec.json.encode(msgspec.structs.replace(request, seen=found.seen)).decode(),
-            state=RUNNING,
+            state=RUNNING if request.own is None else PLANNED,
             plan=msgspec.json.encode(found.steps).decode(),
             done=0,
             report=msgspec.json.encode(found.left_alone).decode(),
@@ -145,16 +157,31 @@ class Rewinds:
 
     async def _run(self, record: RewindRecord, progress: Callable[[int, int], None]) -> None:
         request = msgspec.json.decode(record.request, type=RewindRequest)
-        steps = msgspec.json.decode(record.plan, type=list[Step])
-        left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
         # As a session, so that all that it does can be found, and undone, by its id.
         context = RequestContext(record.id, "", user=request.by, session=record.id)
-        execution = Execution(self._journal, self._pool, self._trash, self._links, context)
-        changed = _ChangedSince(self._database, record.id, request.seen)
-        done, repeats = record.done, record.id != self._new
-        self._new = ""
+        repeats, self._new = record.id != self._new, ""
+        await self.carry_out(record, EveryPlace(self._pool), context, progress, repeats=repeats)
+
+    async def carry_out(
+        self,
+        record: RewindRecord,
+        places: Places,
+        context: RequestContext,
+        progress: Callable[[int, int], None] = lambda _, __: None,
+        *,
+        stepped: Callable[[], None] = lambda: None,
+        at_most: int | None = None,
+        repeats: bool = False,
+    ) -> None:
+        """`at_most`: steps after which it is saved how far it has come. `repeats`: an earlier process may have carried out some steps that were not saved."""
+        request = msgspec.json.decode(record.request, type=RewindRequest)
+        steps = msgspec.json.decode(record.plan, type=list[Step])
+        left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
+        execution = Execution(self._journal, places, self._trash, self._links, context, stepped)
+        changed = _ChangedSince(self._database, record.id, request.seen, own=request.own is not None)
+        done, at_most = record.done, at_most or _AT_MOST
         while done < len(steps):
-            some = first_run(steps[done : done + _AT_MOST], _AT_MOST)
+            some = first_run(steps[done : done + at_most], at_most)
             known = len(left_alone)
             todo = await changed.without(some, left_alone)
             for step, why, detail in await execution.carry_out(todo, repeats=repeats):
@@ -164,7 +191,7 @@ class Rewinds:
             if not await self.records.save(record.id, done, report) and done < len(steps):
                 await self.records.end(record.id, CANCELLED)
                 return
-            if done == len(steps) or done // _AT_MOST > before // _AT_MOST:
+            if done == len(steps) or done // at_most > before // at_most:
                 progress(done, len(steps))
         await self.records.end(record.id, DONE)
 
@@ -198,7 +225,8 @@ class Rewinds:
 class _ChangedSince:
     """What others have changed since the plan was made."""
 
-    def __init__(self, database: Database, rewind_id: str, seen: int) -> None:
+    def __init__(self, database: Database, rewind_id: str, seen: int, *, own: bool) -> None:
+        self._own = own
         self._database = database
         self._but = ActorFilter(session=rewind_id)
         self._seen = seen
@@ -210,7 +238,7 @@ class _ChangedSince:
         async for page in changes_since(self._database, seen, self._but, ACTIONS):
             self._seen = max(self._seen, page[0].number)
             for row in page:
-                if effect_of(change := _change(row, is_mine=False)):
+                if effect_of(change := _change(row, is_mine=False, own=self._own)):
                     self._add(change.touched, change.actor)
         found = []
         for step in steps:
@@ -227,10 +255,10 @@ class _ChangedSince:
             self._touched.add(place, by)
 
 
-def _change(row: AnyRow, *, is_mine: bool) -> Change:
+def _change(row: AnyRow, *, is_mine: bool, own: bool) -> Change:
     return Change(
         at=row.at,
-        actor=_name(row),
+        actor=_plain_name(row) if own else _name(row),
         is_mine=is_mine,
         action=row.action,
         outcome=row.outcome,
@@ -258,3 +286,9 @@ def _name(row: AnyRow) -> str:
     if line.user.startswith("os:") and line.session:
         return f"{line.user} (rewind {line.session})"
     return f"{line.user} (key {line.key_name})" if line.key_name else line.user or "unknown"
+
+
+def _plain_name(row: AnyRow) -> str:
+    """As users may see it."""
+    line = _LINES.decode(row.line)
+    return SOMEBODY if line.link or not line.user or line.user.startswith("os:") else line.user
