@@ -21,6 +21,8 @@ from portico.store.recordings import place_of
 _MOST: Final = 1000
 _FEWEST_ROWS: Final = 200
 """Rows that a request looks at, even if it wants fewer events: some are of downloads and refusals, or of hidden places."""
+_PLACES_AT_ONCE: Final = 50
+"""Databases limit how many conditions a query has."""
 _WORDS: Final = {
     "upload": "stored",
     "mkdir": "made",
@@ -99,10 +101,8 @@ class Activity:
             return ActivityPage([], None)
         scope = f"activity {self._tree.reach.digest} {path}"
         before = None if cursor is None else _number(self._shared.seal.open(cursor, scope))
-        first, *others = [each.place(path if each is drive else each.point) for each in drives]
-        search = Search(place=first, others=others, is_below=True)
         wanted = max(_FEWEST_ROWS, 2 * size)
-        rows = await find_rows(self._shared.database, search, wanted, before)
+        rows = await self._rows([each.place(path if each is drive else each.point) for each in drives], wanted, before)
         found: list[Event] = []
         seen = 0
         while seen < len(rows) and len(found) < size:
@@ -113,6 +113,15 @@ class Activity:
         following = self._shared.seal.close(str(rows[seen - 1].number), scope) if more else None
         restorable = await self._trash.restorable({event.trash_id for event in found if event.trash_id})
         return ActivityPage([_with_trash(event, restorable) for event in found], following)
+
+    async def _rows(self, places: Sequence[Place], wanted: int, before: int | None) -> Sequence[AnyRow]:
+        """Of these places and everything below them, the newest first."""
+        found: dict[int, AnyRow] = {}
+        for start in range(0, len(places), _PLACES_AT_ONCE):
+            first, *others = places[start : start + _PLACES_AT_ONCE]
+            search = Search(place=first, others=others, is_below=True)
+            found.update({row.number: row for row in await find_rows(self._shared.database, search, wanted, before)})
+        return [found[number] for number in sorted(found, reverse=True)[:wanted]]
 
     async def _event(self, row: AnyRow, asked: Path) -> Event | None:
         """None for what was no change, and for what the actor doesn't see."""

@@ -167,8 +167,9 @@ class _Finder:
         return select((journal.c.number + 0).label("number")).where(place, *_between(low, high))
 
     async def _numbered(self, numbers: Numbers, most: int) -> Sequence[Any]:
-        """The rows of the first numbers, which have some twice if both of their places fit."""
-        wanted = journal.c.number.in_(numbers.limit(2 * most if self._places else most))
+        """The rows of the first numbers, which have some twice if both of their places fit, for each place that is wanted."""
+        times = 2 * max(1, len(self._search.others) + bool(self._search.place)) if self._places else 1
+        wanted = journal.c.number.in_(numbers.limit(times * most))
         query = select(*self._columns).where(wanted)
         return await self._database.fetch(query.order_by(journal.c.number.desc()))
 

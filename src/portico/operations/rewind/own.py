@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from portico.model.errors import InvalidRequest, NotFound, NotPossible, PorticoError
+from portico.model.errors import InvalidRequest, NotFound, NotPossible, PorticoError, RequestRunning
 from portico.model.paths import TOP, Path
 from portico.operations.actors.actor import Standing
 from portico.operations.actors.auditing import Change, ChangeResult
@@ -32,6 +32,7 @@ from portico.store.rewinds import CANCELLED, FAILED, PLANNED, RUNNING, STARTED, 
 MOST_CHANGES: Final = 100_000
 _AT_MOST: Final = 20
 """Steps after which it is saved how far it has come."""
+_RETRY_SECONDS: Final = 5
 MOST_LISTED: Final = 1000
 """Of what is left alone."""
 
@@ -112,11 +113,14 @@ class OwnRewinds:
         return request, places, found
 
     async def run(self, rewind_id: str) -> ChangeResult:
-        """Carry it out. `NotPossible` while another one of the user is under way. Cancelled when the client hangs up."""
+        """Carry it out. `RequestRunning` while another one of the user is under way. Cancelled when the client hangs up."""
         record = await self._record(rewind_id)
         async with self._shared.leases.held(self._lease) as lease:
             if lease is None:
-                raise NotPossible("Another rewind of yours is running. Wait until it has ended, or cancel it.")
+                raise RequestRunning(
+                    "Another rewind of yours is running. Wait until it has ended, or cancel it.",
+                    retry_after=_RETRY_SECONDS,
+                )
             if not await self._rewinds.records.start(rewind_id):
                 raise NotPossible("This rewind was begun before. Start another one.")
             context = self._tree.actor.context

@@ -95,6 +95,23 @@ export interface ActivityPage {
   nextCursor: string | null;
 }
 
+/** Something that a rewind does not undo. */
+export interface LeftAlone {
+  path: string | null;
+  why: "conflict" | "not-kept" | "not-known" | "merged" | "outside" | "out-of-reach" | "no-permission" | "changed" | "failed";
+  /** Who has changed it since, for `conflict`. */
+  user: string | null;
+}
+
+/** A rewind of one's own changes, or the plan for one. */
+export interface RewindBody {
+  id: string | null;
+  steps: { restore: number; remove: number; move: number; make: number; tidy: number };
+  leftAlone: LeftAlone[];
+  leftAloneCount: number;
+  job?: JobBody;
+}
+
 /** RFC 9457 problem details, or an RFC 6749 error from the sign-in. */
 export interface ErrorBody {
   code?: string;
