@@ -26,7 +26,7 @@ def test_own_changes_are_undone_after_a_look_at_the_plan(open_page: OpenPage, ga
     expect(plan).to_contain_text("1 file or folder goes to the trash")
     user.check_access()
     start = user.dialog.get_by_role("button", name="Undo now")
-    expect(start).to_be_focused()
+    expect(user.dialog.get_by_role("button", name="Cancel")).to_be_focused()
     user.dialog.get_by_label("Only in undo").uncheck()
     expect(start).to_be_hidden()  # that was another plan
     user.dialog.get_by_label("Only in undo").check()

@@ -13,6 +13,7 @@ import msgspec
 
 from portico.model.errors import InvalidRequest, NotFound, NotPossible, PorticoError, RequestRunning
 from portico.model.paths import TOP, Path
+from portico.model.rights import Right
 from portico.operations.actors.actor import Standing
 from portico.operations.actors.auditing import Change, ChangeResult
 from portico.operations.actors.cancellation import ChangeAbandoned
@@ -213,10 +214,15 @@ def _shown(
 
 def _left_alone(each: LeftAlone, places: OwnPlaces) -> OwnLeftAlone:
     """Nothing of what is out of reach by now."""
-    path = places.path(each.location)
-    if path is None:
+    spot = places.seen(each.location)
+    if spot is None:
         return OwnLeftAlone(None, OUT_OF_REACH, each.action, each.at or None, None, None)
-    user = each.by if each.why == CONFLICT and each.by != SOMEBODY else None
+    names = each.why == CONFLICT and each.by != SOMEBODY and spot.drive.allows(Right.LIST)
     return OwnLeftAlone(
-        path, each.why, each.action, each.at or None, user, each.by if each.why == FAILED_STEP else None
+        path=spot.path,
+        why=each.why,
+        action=each.action,
+        at=each.at or None,
+        user=each.by if names else None,
+        detail=each.by if each.why == FAILED_STEP else None,
     )

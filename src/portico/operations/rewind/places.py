@@ -130,9 +130,9 @@ class OwnPlaces:
 
     # Where
 
-    def path(self, location: Location) -> Path | None:
-        """Where the user sees it."""
-        return next((spot.path for spot in self._spots(location)), None)
+    def seen(self, location: Location) -> Spot | None:
+        """Where the user has it."""
+        return next(self._spots(location), None)
 
     async def at(self, location: Location, *needed: Right) -> Spot:
         if spot := self._pick(location, needed):

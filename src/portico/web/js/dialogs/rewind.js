@@ -24,13 +24,14 @@ export async function showRewind(folder, onDone) {
   const problem = make("p", { class: "error", role: "alert" });
   const plan = make("div", { class: "plan", role: "status" });
   const look = make("button", { class: "primary" }, t("rewindShow"));
+  const cancel = button(t("cancel"), { onclick: () => dialog.close() });
   const start = button(t("rewindStart"), { class: "danger", hidden: true, onclick: () => begin() });
   const form = make("form", { method: "dialog", class: "rewind" },
     make("p", {}, t("rewindHint")),
     make("label", { for: "rewind-since" }, t("rewindSince")), since,
     folder === "/" ? null : make("label", { class: "check" }, onlyHere, make("span", {}, ...sentence(t("rewindOnlyIn"), { name: bdi(nameOf(folder)) }))),
     problem, plan,
-    make("footer", {}, button(t("cancel"), { onclick: () => dialog.close() }), look, start));
+    make("footer", {}, cancel, look, start));
   const aborter = new AbortController();
   const { dialog, closed } = openDialog(t("rewind"), { class: "small", body: [form] });
   const wanted = () => ({ since: new Date(since.value).toISOString(), path: onlyHere.checked ? folder : "/" });
@@ -53,7 +54,7 @@ export async function showRewind(folder, onDone) {
       fill(plan, ...(any ? [make("p", {}, t("rewindPlan")), todo(found)] : [make("p", {}, t("rewindNothing"))]), ...leftAlone(found));
       start.hidden = !any;
       look.hidden = any;
-      if (any) start.focus();
+      if (any) cancel.focus(); // Enter alone does not confirm
     } catch (error) {
       reset();
       if (!isAbort(error)) fill(problem, ...(codeOf(error) === "invalid-request" ? [t("rewindTooMuch")] : errorContent(error)));
