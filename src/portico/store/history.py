@@ -7,7 +7,7 @@ import msgspec
 from sqlalchemy import ColumnElement, and_, func, not_, or_, select
 
 from portico.store.database import AnyRow, Database
-from portico.store.tables import journal
+from portico.store.tables import journal, rewinds
 
 MINUTE: Final = 60_000
 """Milliseconds."""
@@ -102,12 +102,13 @@ class Removals(msgspec.Struct, frozen=True):
 
 
 async def removals(database: Database, number: int, since: int) -> list[Removals]:
-    """Since a row and a time. An actor is a key, a link or else a user."""
+    """Since a row and a time. An actor is a key, a link or else a user. What rewinds remove is left out: it was new."""
+    by_hand = or_(journal.c.session.is_(None), journal.c.session.not_in(select(rewinds.c.id)))
     columns = (journal.c.user, journal.c.key, journal.c.link, (journal.c.at - journal.c.at % MINUTE).label("minute"))
     query = (
         select(*columns, func.count().label("files"), func.max(journal.c.number).label("last"))
         .where(journal.c.number > number, journal.c.at >= since, journal.c.kept.is_not(None))
-        .where(journal.c.action.in_(_REMOVING), journal.c.user.is_not(None))
+        .where(journal.c.action.in_(_REMOVING), journal.c.user.is_not(None), by_hand)
         .group_by(*columns)
     )
     found = []
