@@ -21,6 +21,10 @@ _COLUMNS: Final = [
         *("connection", "place", "to_connection", "target", "before", "after", "kept", "line"),
     )
 ]
+_PLACES: Final = [journal.c[name] for name in ("number", "connection", "place", "to_connection", "target", "kept")]
+_AT_ONCE: Final = 500
+_OVERTAKING: Final = 10_000
+"""A row may have waited for the database while as many later ones were written."""
 
 
 class ActorFilter(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,7 +65,7 @@ async def changes_by(
     most: int | None = None,
 ) -> list[AnyRow]:
     """The newest first. Times in milliseconds; `until` is not included. If there are more than `most`, some of them."""
-    mine = [actor.condition(), journal.c.at >= since]
+    mine = [actor.condition(), journal.c.at >= since, journal.c.number >= await _first_since(database, since)]
     if until is not None:
         mine.append(journal.c.at < until)
     found: list[AnyRow] = []
@@ -81,14 +85,30 @@ async def changes_after(
     since: int,
     until: int | None,
 ) -> AsyncIterator[Sequence[AnyRow]]:
-    """All others from a row on, or after the time at which its change began, page by page, the newest first: also the actor's
-    own from another time."""
+    """Where all others were made from a row on, or after the time at which its change began, page by page, the newest first: also
+    the actor's own from another time. Most are elsewhere than the actor's: `changes_numbered` has all of a row."""
     mine = [func.coalesce(but.condition(), False), journal.c.at >= since]
     if until is not None:
         mine.append(journal.c.at < until)
-    after = or_(journal.c.number >= number, journal.c.at > began)
-    async for page in _pages(database, and_(after, not_(and_(*mine))), actions):
+    first = min(number, await _first_since(database, began))
+    after = and_(journal.c.number >= first, or_(journal.c.number >= number, journal.c.at > began))
+    async for page in _pages(database, and_(after, not_(and_(*mine))), actions, _PLACES):
         yield page
+
+
+async def _first_since(database: Database, at: int) -> int:
+    """The least number of a row of this time or later: numbers follow time nearly, but not quite."""
+    first = select(journal.c.number).where(journal.c.at >= at).order_by(journal.c.at).limit(_OVERTAKING).subquery()
+    row = await database.first(select(func.min(first.c.number).label("number")))
+    return (row and row.number) or 0
+
+
+async def changes_numbered(database: Database, numbers: Sequence[int]) -> list[AnyRow]:
+    found: list[AnyRow] = []
+    for start in range(0, len(numbers), _AT_ONCE):
+        some = journal.c.number.in_(numbers[start : start + _AT_ONCE])
+        found += await database.fetch(select(*_COLUMNS).where(some))
+    return found
 
 
 class Removals(msgspec.Struct, frozen=True):
@@ -133,9 +153,12 @@ async def changes_since(
 
 
 async def _pages(
-    database: Database, condition: ColumnElement[bool], actions: Collection[str]
+    database: Database,
+    condition: ColumnElement[bool],
+    actions: Collection[str],
+    columns: Sequence[ColumnElement[Any]] = _COLUMNS,
 ) -> AsyncIterator[Sequence[AnyRow]]:
-    query = select(*_COLUMNS).where(condition, journal.c.action.in_(actions), journal.c.place.is_not(None))
+    query = select(*columns).where(condition, journal.c.action.in_(actions), journal.c.place.is_not(None))
     query = query.order_by(journal.c.number.desc()).limit(_PAGE)
     page = await database.fetch(query)
     while page:

@@ -3,6 +3,7 @@
 The plan comes from the journal alone. It is carried out by one process at a time; if that one dies, another one continues.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from secrets import token_hex
 from typing import Any, Final
@@ -18,12 +19,12 @@ from portico.model.versions import Version
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.actors.unsettled import settle_changes
 from portico.operations.rewind.execution import Execution, first_run
-from portico.operations.rewind.locations import Location, Touched
+from portico.operations.rewind.locations import Location, Touched, is_in_trash
 from portico.operations.rewind.places import EveryPlace, Places
 from portico.operations.rewind.plan import ACTIONS, CONFLICT, Change, LeftAlone, Plan, Scope, Within, effect_of, plan
 from portico.operations.rewind.steps import Step
 from portico.store.database import AnyRow, Database
-from portico.store.history import ActorFilter, changes_after, changes_by, changes_since, last_number
+from portico.store.history import ActorFilter, changes_after, changes_by, changes_numbered, changes_since, last_number
 from portico.store.journal import Journal
 from portico.store.leases import Leases
 from portico.store.rewinds import CANCELLED, DONE, PLANNED, RUNNING, RewindRecord, RewindRecords
@@ -106,24 +107,25 @@ class Rewinds:
             return Plan([], [], seen=seen)
         if most is not None and len(mine) > most:
             raise InvalidRequest(f"There are more than {most} changes in this time. Choose a later start, or a folder.")
-        changes = {row.number: _change(row, is_mine=True, own=own) for row in mine}
-        places = Touched()
-        for change in changes.values():
-            for location in change.touched:
-                places.add(location, change.actor)
+        # In threads, because there may be very many.
+        changes = await asyncio.to_thread(_changes, mine, is_mine=True, own=own)
+        places = await asyncio.to_thread(_Near, changes.values())
         began = min(change.began or change.at for change in changes.values())
         others = changes_after(
             self._database, mine[-1].number, began, request.actor, ACTIONS, request.since, request.until
         )
         async for page in others:
-            for row in page:
-                change = _change(row, is_mine=False, own=own)
-                if any(map(places.by, change.touched)):
-                    changes[row.number] = change
+            near = await asyncio.to_thread(places.near, page)
+            for number, change in _changes(
+                await changes_numbered(self._database, near), is_mine=False, own=own
+            ).items():
+                if any(map(places.touched.by, change.touched)):
+                    changes[number] = change
         ids = {row.kept for row in mine if row.kept}
         kept = await self._trash.find_all(ids | {next_id(each) for each in ids})
         there = {each for each, record in kept.items() if scope.takes(record)}
-        found = plan((changes[number] for number in sorted(changes, reverse=True)), there, scope=scope)
+        rows = [changes[number] for number in sorted(changes, reverse=True)]
+        found = await asyncio.to_thread(plan, rows, there, scope=scope)
         found.seen = seen
         return found
 
@@ -222,6 +224,30 @@ class Rewinds:
         return record
 
 
+class _Near:
+    """Which rows may have touched what some changes have touched, by their places alone: to read all of a row takes longer."""
+
+    def __init__(self, changes: Iterable[Change]) -> None:
+        self.touched = Touched()
+        self._kept: set[str] = set()
+        for change in changes:
+            for location in change.touched:
+                self.touched.add(location, change.actor)
+                if is_in_trash(location):
+                    self._kept.update(location[2:3])
+
+    def near(self, rows: Sequence[AnyRow]) -> list[int]:
+        """Their numbers."""
+        return [row.number for row in rows if self._is_near(row)]
+
+    def _is_near(self, row: AnyRow) -> bool:
+        if row.kept and (row.kept in self._kept or next_id(row.kept) in self._kept):
+            return True
+        if self.touched.by(location_of(row.connection, row.place)):
+            return True
+        return row.target is not None and bool(self.touched.by(location_of(row.to_connection, row.target)))
+
+
 class _ChangedSince:
     """What others have changed since the plan was made."""
 
@@ -253,6 +279,11 @@ class _ChangedSince:
     def _add(self, places: Iterable[Location], by: str) -> None:
         for place in places:
             self._touched.add(place, by)
+
+
+def _changes(rows: Iterable[AnyRow], *, is_mine: bool, own: bool) -> dict[int, Change]:
+    """By their numbers."""
+    return {row.number: _change(row, is_mine=is_mine, own=own) for row in rows}
 
 
 def _change(row: AnyRow, *, is_mine: bool, own: bool) -> Change:
