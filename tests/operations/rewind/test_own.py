@@ -11,6 +11,7 @@ from portico.model.rights import Right
 from portico.operations.actors.cancellation import ChangeAbandoned
 from portico.operations.operations import Operations
 from portico.operations.rewind.own import OwnRewind
+from portico.operations.sharing.links import LinkKind, LinkOptions
 
 from ..test_mounts import Company, company, impatient
 from ..test_scope import Acting, by_key, signed_in
@@ -76,6 +77,27 @@ async def test_own_changes_are_undone_and_redone(company: Company) -> None:
             with pytest.raises(NotFound):
                 await work(found.id or "")
     assert {line["subject"] for line in company.installation.lines if line["action"] == "rewind"} >= {found.id}
+
+
+async def test_between_separate_folders(company: Company) -> None:
+    """Of one storage and of two; links follow."""
+    everything = "list download upload overwrite share"
+    await company.mount("/hr", "local/hr", everything)
+    await company.mount("/archive", "archive/", everything)
+    async with (await company.user()).request() as operations:
+        await store(operations, a=b"a", hr_b=b"b", d_c=b"c")
+        link = (await operations.shares.add(at("/hr/b"), LinkKind.DOWNLOAD, LinkOptions())).link.id
+        since = await now(operations)
+        await operations.files.move(at("/a"), at("/archive/a"))
+        await operations.files.move(at("/hr/b"), at("/b"))
+        await operations.files.move(at("/d"), at("/archive/d"))
+        assert str((await operations.shares.get(link)).path) == "/b"
+        found = await rewound(operations, since)
+        assert left(found) == []
+        assert str((await operations.shares.get(link)).path) == "/hr/b"
+    assert tree(company) == {"a": b"a", "d/c": b"c"}
+    assert (company.files / "hr/b").read_bytes() == b"b"
+    assert [*(company.files.parent / "archive").glob("[!.]*")] == []
 
 
 async def test_only_in_a_folder_and_a_time(company: Company) -> None:
