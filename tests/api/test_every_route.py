@@ -18,6 +18,7 @@ from portico.api.account import PASSWORD as PASSWORD_ADDRESS
 from portico.api.jobs import JOBS
 from portico.api.openapi import document
 from portico.api.requests import FILESYSTEM
+from portico.api.rewinds import REWINDS
 from portico.api.routes import ROUTES, ReadAction, WriteAction
 from portico.api.shares import LINKS, SHARE_SESSIONS
 from portico.api.trash import TRASH
@@ -57,6 +58,7 @@ ROWS = {
     f"GET {FILES}?action=DOWNLOAD": row(200, 200, 200, 200, 401),
     f"GET {FILES}?action=STAT": row(200, 200, 400, 200, 401),
     f"GET {FILES}?action=SEARCH": row(200, 200, 400, 200, 401, path="in"),
+    f"GET {FILES}?action=ACTIVITY": row(200, 200, 400, 403, 401),
     f"GET {FILES}?action=THUMBNAIL": row(404, 404, 400, 404, 401),  # of a text
     f"GET {FILES}?action=ZIP": row(200, 200, 200, 200, 401, path="in"),
     f"POST {FILES}": row(204, 204, 401, 204, 401, path="in", files=[("data", ("form", b"x"))]),
@@ -85,6 +87,8 @@ ROWS = {
     f"GET {JOBS}": row(200, 200, 401, 403, 401),
     f"GET {JOBS}/{{id}}": row(404, 404, 401, 403, 401),  # there is no such job
     f"DELETE {JOBS}/{{id}}": row(404, 404, 401, 403, 401),
+    f"POST {REWINDS}": row(200, 403, 401, 403, 401, json={"since": "2026-11-14T09:30:00Z", "dryRun": True}),
+    f"GET {REWINDS}/{{id}}": row(404, 403, 401, 403, 401),  # there is no such rewind
     f"GET {LINKS}": row(200, 200, 401, 403, 401),
     f"POST {LINKS}": row(201, 201, 401, 403, 401, json={"path": "/in"}),
     f"GET {LINKS}/{{id}}": row(200, 200, 401, 403, 401),

@@ -11,6 +11,7 @@ from portico.accounts.api_keys import KeyScope
 from portico.model.errors import Forbidden, IsAFolder, NotFound, NotSignedIn, PorticoError
 from portico.model.rights import Right
 from portico.operations.account import OwnAccount
+from portico.operations.activity import Activity
 from portico.operations.actors.auditing import ChangeResult
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.files.digests import WantedDigest
@@ -18,6 +19,7 @@ from portico.operations.files.files import Files
 from portico.operations.files.search import Criteria
 from portico.operations.jobs import UserJobs
 from portico.operations.operations import Operations
+from portico.operations.rewind.own import OwnRewinds
 from portico.operations.sharing.links import LinkKind, LinkOptions, Shares
 from portico.operations.trash import Trash
 from portico.operations.uploads.access import NewUpload
@@ -34,6 +36,8 @@ FEATURES = {
     "uploads": ResumableUploads,
     "concatenation": Concatenation,
     "trash": Trash,
+    "activity": Activity,
+    "rewinds": OwnRewinds,
     "shares": Shares,
     "jobs": UserJobs,
     "account": OwnAccount,
@@ -91,6 +95,12 @@ CALLS: dict[str, Callable[[Operations, Any], Awaitable[Any]]] = {
     "trash.restore": lambda o, t: o.trash.restore(t.trashed),
     "trash.remove": lambda o, t: o.trash.remove(t.trashed),
     "trash.empty": lambda o, t: o.trash.empty(),
+    "trash.restorable": lambda o, t: o.trash.restorable([t.trashed]),
+    "activity.list": lambda o, t: o.activity.list(at("/in"), 10),
+    "rewinds.plan": lambda o, t: o.rewinds.plan(0),
+    "rewinds.begin": lambda o, t: o.rewinds.begin(0),
+    "rewinds.run": lambda o, t: o.rewinds.run("r"),
+    "rewinds.get": lambda o, t: o.rewinds.get("r"),
     "shares.add": lambda o, t: o.shares.add(at("/in"), LinkKind.DOWNLOAD, LinkOptions()),
     "shares.list": lambda o, t: o.shares.list(),
     "shares.get": lambda o, t: o.shares.get(t.link),
@@ -111,7 +121,10 @@ CALLS: dict[str, Callable[[Operations, Any], Awaitable[Any]]] = {
     "account.end_key": lambda o, t: o.account.end_key("k"),
 }
 """One call for each operation, with the ids of things that belong to the user."""
-UNKNOWN = {"jobs.get", "jobs.cancel", "account.end_session", "account.end_key", "concatenation.store"}
+UNKNOWN = {
+    *("jobs.get", "jobs.cancel", "account.end_session", "account.end_key", "concatenation.store"),
+    *("rewinds.run", "rewinds.get"),
+}
 """What these are about does not exist: `NotFound` is the answer for those who may ask."""
 
 DOWNLOADS = {"files.stat_for_download", "files.read", "files.plan_thumbnail", "files.make_thumbnail"}
@@ -123,14 +136,15 @@ UPLOADS = {"files.store", "files.upload", "files.make_folder", *(name for name i
 UPLOADS |= {"concatenation.store"}
 CHANGES = {"files.copy", "files.move", "files.delete"}
 FILES = {name for name in CALLS if name.startswith("files.")} - {"files.digest"}
-OWN = {name for name in CALLS if name.split(".")[0] in ("trash", "shares", "jobs")}
+OWN = {name for name in CALLS if name.split(".")[0] in ("trash", "activity", "shares", "jobs")}
+BY_SESSION = {name for name in CALLS if name.split(".")[0] in ("account", "rewinds")}
 
 ALLOWED = {
     "user": set(CALLS) - {"files.digest"},
-    "password": set(CALLS) - {"files.digest", "files.ticket"} - {name for name in CALLS if name.startswith("account.")},
+    "password": set(CALLS) - {"files.digest", "files.ticket"} - BY_SESSION,
     "key": FILES - {"files.ticket"} | UPLOADS | OWN,
     "key that lists": {"files.list", "files.search", "files.stat", "files.count_files", "files.digests"}
-    | {"trash.list", "jobs.run", "jobs.get", "jobs.list", "jobs.cancel"},
+    | {"trash.list", "trash.restorable", "activity.list", "jobs.run", "jobs.get", "jobs.list", "jobs.cancel"},
     "ticket": DOWNLOADS,
     "guest of a folder": READS,
     "guest who may send": READS | UPLOADS - {"uploads.status", "uploads.append", "uploads.end"},  # not their own

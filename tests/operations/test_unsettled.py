@@ -16,7 +16,7 @@ from portico.model.paths import TRASH, Path
 from portico.model.rights import DEFAULT_RIGHTS
 from portico.model.versions import version_of
 from portico.observability.audit import AuditLine, encode
-from portico.operations.unsettled import settle_changes
+from portico.operations.actors.unsettled import settle_changes
 from portico.providers.contract.provider import Provider
 from portico.providers.local.provider import LocalProvider
 from portico.store.begun_changes import Noted

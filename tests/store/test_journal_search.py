@@ -9,7 +9,7 @@ from portico.model.errors import InvalidCursor
 from portico.model.paths import Path, Place
 from portico.store import journal_search as module
 from portico.store.database import Database, insert_new
-from portico.store.journal_search import Search, find
+from portico.store.journal_search import Search, find, find_rows
 from portico.store.tables import journal
 
 from ..journals import lines_of
@@ -198,3 +198,20 @@ async def test_a_text_that_is_no_cursor_is_refused(database: Database, cursor: s
 
 async def test_an_empty_journal_has_no_lines(database: Database) -> None:
     assert await lines_of(database) == await lines_of(database, user="ann", since=1, until=2) == []
+
+
+@pytest.mark.parametrize("newest", [1, 10_000])
+async def test_any_of_several_places(database: Database, monkeypatch: pytest.MonkeyPatch, newest: int) -> None:
+    """They may overlap, and a row may have two of them."""
+    monkeypatch.setattr(module, "_NEWEST", newest)
+    both = {"to_connection": "c", "target": "/a/b/moved"}
+    await add(database, *({"connection": "c", "place": f"/a/b/{n}", **both} for n in range(6)))
+    await add(database, {"connection": "d", "place": "/x"}, {"connection": "d", "place": "/y"})
+    wanted: dict[str, Any] = {"place": place("/a"), "others": [place("/a/b"), place("/x", "d")], "is_below": True}
+    for size in (1, 2, 100):
+        assert await numbers(database, size, **wanted) == [7, 6, 5, 4, 3, 2, 1]
+    rows = await find_rows(database, Search(**wanted), 2, before=7)
+    assert [(row.number, row.place, row.target) for row in rows] == [
+        (6, "/a/b/5", "/a/b/moved"),
+        (5, "/a/b/4", "/a/b/moved"),
+    ]

@@ -147,7 +147,7 @@ def test_a_long_way_fits_on_one_line_and_every_folder_of_it_can_be_reached(
 def test_languages_have_a_menu_of_their_own(user: BrowserUser) -> None:
     user.page.locator(".app-bar button[aria-haspopup]").click()
     items = user.page.get_by_role("menuitem")
-    expect(items).to_have_count(6)
+    expect(items).to_have_count(7)
     items.filter(has_text="Language: English").click()
     expect(user.page.get_by_role("menuitemradio")).to_have_count(5)
     expect(user.page.get_by_role("menuitemradio", name="English")).to_be_focused()

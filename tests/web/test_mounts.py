@@ -144,13 +144,23 @@ def test_each_folder_offers_what_it_allows(open_page: OpenPage, gateway: Gateway
     mark = user.page.get_by_role("img", name="Separate folder")
     expect(mark).to_have_count(1)
     expect(user.row("plans")).to_contain_text("plans")
-    assert offered(user, "a.txt") == ["Preview", "Download", "Copy link", "Details", "Rename", "Move", "Copy", "Delete"]
+    assert offered(user, "a.txt") == [
+        "Preview",
+        "Download",
+        "Copy link",
+        "Details",
+        "Activity",
+        "Rename",
+        "Move",
+        "Copy",
+        "Delete",
+    ]
     # What is kept in several places cannot be changed as a whole.
-    assert offered(user, "deep") == offered(user, "plans") == ["Open", "Download", "Copy link", "Details"]
+    assert offered(user, "deep") == offered(user, "plans") == ["Open", "Download", "Copy link", "Details", "Activity"]
     user.check_access()
     user.open("plans")
     expect(upload).to_have_count(0)
-    assert offered(user, "plan.txt") == ["Preview", "Download", "Copy link", "Details", "Copy"]
+    assert offered(user, "plan.txt") == ["Preview", "Download", "Copy link", "Details", "Activity", "Copy"]
     # A copy can go elsewhere.
     user.act("plan.txt", "Copy")
     here = user.dialog.get_by_role("button", name="Copy here")
@@ -181,7 +191,7 @@ def test_each_folder_offers_what_it_allows(open_page: OpenPage, gateway: Gateway
     user.expect_refusal(403)
     user.act("plan.txt", "Download")
     expect(upload).to_have_count(0)
-    user.wait_until(lambda: offered(user, "plan.txt") == ["Copy link", "Details"])
+    user.wait_until(lambda: offered(user, "plan.txt") == ["Copy link", "Details", "Activity"])
 
 
 def test_a_user_without_a_root_sees_a_list_of_folders(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
@@ -190,7 +200,7 @@ def test_a_user_without_a_root_sees_a_list_of_folders(open_page: OpenPage, gatew
     user.expect_names("deep", "plans")
     expect(user.page.get_by_role("toolbar", name="Folder actions").get_by_role("button")).to_have_count(0)
     # No kind of link can be made with `list` and `share` alone.
-    assert offered(user, "deep") == offered(user, "plans") == ["Open", "Copy link", "Details"]
+    assert offered(user, "deep") == offered(user, "plans") == ["Open", "Copy link", "Details", "Activity"]
     user.drop(root / "a.txt")
     expect(user.page.locator(".notice")).to_have_text(
         "You can't add files to this folder. You can add them to: /deep/drop"
@@ -200,4 +210,4 @@ def test_a_user_without_a_root_sees_a_list_of_folders(open_page: OpenPage, gatew
     user.drop(root / "a.txt")
     user.expect_names("a.txt")
     assert (root / "deep" / "drop" / "a.txt").read_text() == "a"
-    assert offered(user, "a.txt") == ["Copy link", "Details", "Delete"]
+    assert offered(user, "a.txt") == ["Copy link", "Details", "Activity", "Delete"]

@@ -14,11 +14,21 @@ from portico.api.download import DOWNLOAD_HEADERS, StreamedResponse, content_dis
 from portico.api.jobs import carried_out
 from portico.api.request_body import read_small
 from portico.api.requests import Query, address_of, operations_of, path_of, services_of, single_header
-from portico.api.schemas import EntryBody, JsonResponse, SearchBody, entry_body, page_body
+from portico.api.schemas import (
+    ActivityBody,
+    EntryBody,
+    EventBody,
+    JsonResponse,
+    SearchBody,
+    entry_body,
+    filled,
+    page_body,
+)
 from portico.model import timestamps
 from portico.model.entries import Entry
 from portico.model.errors import InvalidRequest, UnsupportedMediaType
 from portico.model.paths import Path
+from portico.operations.activity import Event
 from portico.operations.actors.auditing import ChangeResult
 from portico.operations.files.files import OnConflict
 from portico.operations.files.search import Criteria
@@ -185,6 +195,21 @@ def _moment(query: Query, name: str) -> str | None:
         raise InvalidRequest(
             f"The parameter '{name}' must be a date or time like 2026-11-14 or 2026-11-14T09:30:00Z."
         ) from None
+
+
+async def activity(operations: Operations, path: Path, query: Query) -> Response:
+    page = await operations.activity.list(path, query.page_size(), query.get("cursor"))
+    return JsonResponse(ActivityBody(page.cursor, [_event_body(event) for event in page.events]))
+
+
+def _event_body(event: Event) -> EventBody:
+    return filled(
+        EventBody,
+        event,
+        at=timestamps.from_epoch(event.at),
+        path=event.path and str(event.path),
+        source=event.source and str(event.source),
+    )
 
 
 async def list_folder(operations: Operations, path: Path, query: Query, *, file_first: bool = False) -> Response:

@@ -34,7 +34,7 @@ async def carried_out(
         result = await operations.jobs.run(kind, source, target, change, wait=wait)
     if isinstance(result, Job):
         headers = {"Location": f"{JOBS}/{result.id}", "Preference-Applied": "respond-async"}
-        return JsonResponse(_body(result), 202, headers)
+        return JsonResponse(job_body(result), 202, headers)
     if result.path is None:
         response = Response(status_code=204)
     else:
@@ -44,18 +44,18 @@ async def carried_out(
 
 async def list_jobs(request: Request) -> Response:
     jobs = await _jobs(request)
-    return JsonResponse(JobsBody([_body(job) for job in await jobs.list()]))
+    return JsonResponse(JobsBody([job_body(job) for job in await jobs.list()]))
 
 
 async def show(request: Request) -> Response:
     jobs = await _jobs(request)
-    return JsonResponse(_body(await jobs.get(last_segment(request))))
+    return JsonResponse(job_body(await jobs.get(last_segment(request))))
 
 
 async def cancel(request: Request) -> Response:
     """202 if it is to end, 200 if it had ended and is forgotten; in either case with the job as it was."""
     job = await (await _jobs(request)).cancel(last_segment(request))
-    return JsonResponse(_body(job), 202 if job.state == "running" else 200)
+    return JsonResponse(job_body(job), 202 if job.state == "running" else 200)
 
 
 async def _jobs(request: Request) -> UserJobs[Operations]:
@@ -63,7 +63,7 @@ async def _jobs(request: Request) -> UserJobs[Operations]:
     return (await operations_of(request)).jobs
 
 
-def _body(job: Job) -> JobBody:
+def job_body(job: Job) -> JobBody:
     given = {
         "target": job.target and str(job.target),
         "result": job.result and str(job.result),

@@ -9,9 +9,10 @@ from starlette.responses import Response
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from portico.api import account, jobs, shares, tus
+from portico.api import account, jobs, rewinds, shares, tus
 from portico.api.download import download, issue_ticket
 from portico.api.files import (
+    activity,
     archive,
     archive_of_chosen,
     delete,
@@ -43,6 +44,7 @@ class ReadAction(StrEnum):
     DOWNLOAD = "DOWNLOAD"
     STAT = "STAT"
     SEARCH = "SEARCH"
+    ACTIVITY = "ACTIVITY"
     THUMBNAIL = "THUMBNAIL"
     ZIP = "ZIP"
 
@@ -75,6 +77,8 @@ async def _read(request: Request) -> Response:
             return await stat(request, operations, path, query)
         case ReadAction.SEARCH:
             return await search(operations, path, query)
+        case ReadAction.ACTIVITY:
+            return await activity(operations, path, query)
         case ReadAction.THUMBNAIL:
             return await thumbnail(request, operations, path, query)
         case ReadAction.ZIP:
@@ -172,6 +176,7 @@ ROUTES: dict[str, Methods] = {
     account.KEYS: {**_page(account.list_keys), "POST": account.add_key},
     tus.UPLOADS: {"OPTIONS": tus.describe, "POST": _change_as("upload", tus.create)},
     jobs.JOBS: _page(jobs.list_jobs),
+    rewinds.REWINDS: {"POST": rewinds.start},
     shares.LINKS: {**_page(shares.list_links), "POST": shares.add_link},
     shares.SHARE_SESSIONS: {"POST": shares.open_link},
     TRASH: {**_page(list_trash), "DELETE": _change_as("trash-empty", empty_trash)},
@@ -188,6 +193,7 @@ ROUTES: dict[str, Methods] = {
 ONE_OF_MANY: dict[str, Methods] = {
     account.KEYS: {"DELETE": account.end_key},
     jobs.JOBS: {"GET": jobs.show, "HEAD": jobs.show, "DELETE": jobs.cancel},
+    rewinds.REWINDS: _page(rewinds.show),
     account.SESSIONS: {"DELETE": account.end_session},
     TRASH: {"POST": _change_as("restore", restore), "DELETE": _change_as("trash-remove", remove_trashed)},
 }

@@ -45,6 +45,36 @@ class SearchBody(msgspec.Struct, rename="camel"):
     content: list[EntryBody]
 
 
+class EventBody(msgspec.Struct, rename="camel"):
+    """A change of a file or folder."""
+
+    at: str
+    action: Literal["stored", "replaced", "made", "deleted", "moved", "copied", "restored", "removed"]
+    """`removed`: from the trash, for good."""
+    path: str | None
+    """The file or folder; of a move or copy, the new path. Null if you can't see it."""
+    source: str | None
+    """Of a move or copy: the former path, or that of the original. Null if you can't see it."""
+    is_folder: bool
+    size: Annotated[int, msgspec.Meta(ge=0)] | None
+    """In bytes; null for a folder, or if it isn't known."""
+    user: str | None
+    """Who did it; null if an administrator did."""
+    by_link: bool
+    """Whether a guest did it, through a share link of this user."""
+    guest: str | None
+    """The name that the guest has given, if the link is yours."""
+    trash_id: str | None
+    """Of what was deleted or replaced, if you can restore it."""
+
+
+class ActivityBody(msgspec.Struct, rename="camel"):
+    """A part of the changes, the newest first; only a nextCursor of null ends them."""
+
+    next_cursor: str | None
+    content: list[EventBody]
+
+
 class TrashedBody(msgspec.Struct, rename="camel"):
     """A file or folder that was deleted, or a file that was replaced."""
 
@@ -110,6 +140,71 @@ class JobBody(msgspec.Struct, rename="camel"):
 
 class JobsBody(msgspec.Struct):
     content: list[JobBody]
+
+
+class NewRewindBody(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """Which of your own changes are to be undone."""
+
+    since: str
+    """The time of the first one, such as 2026-11-14T09:30:00Z."""
+    until: str | None = None
+    """Only those before this time."""
+    path: str = "/"
+    """Only those in this folder, or of this file."""
+    dry_run: bool = False
+    """Only return the plan."""
+
+
+class LeftAloneBody(msgspec.Struct, rename="camel"):
+    """Something that isn't undone."""
+
+    path: str | None
+    """Null if you can't see it any more."""
+    why: Literal[
+        "conflict", "not-kept", "not-known", "merged", "outside", "out-of-reach", "no-permission", "changed", "failed"
+    ]
+    action: str
+    """What was done to it, or would be done."""
+    at: str | None
+    """When you changed it, if that is known."""
+    user: str | None
+    """For `conflict`: who has changed it since; null for administrators and guests."""
+    detail: str | None
+    """For `failed`: the reason."""
+
+
+class RewindStepsBody(msgspec.Struct, rename="camel"):
+    """How much there is to do; one step can undo several changes."""
+
+    restore: int
+    """Files and folders that are brought back."""
+    remove: int
+    """… that go to the trash."""
+    move: int
+    """… that are moved back."""
+    make: int
+    """Empty folders that are made again."""
+    tidy: int
+    """Folders that go to the trash if they are empty then."""
+
+
+class RewindBody(msgspec.Struct, rename="camel"):
+    """A rewind of your own changes, or the plan for one."""
+
+    id: str | None
+    """Null for a plan."""
+    state: Literal["planned", "running", "done", "cancelled", "failed"]
+    since: str
+    until: str | None
+    path: str
+    steps: RewindStepsBody
+    steps_done: Annotated[int, msgspec.Meta(ge=0)]
+    """At least as many were carried out."""
+    left_alone: list[LeftAloneBody]
+    """The first 1000."""
+    left_alone_count: Annotated[int, msgspec.Meta(ge=0)]
+    job: JobBody | msgspec.UnsetType = msgspec.UNSET
+    """Carries it out, and cancels it. Only in the response that begins it."""
 
 
 class TokenBody(msgspec.Struct):

@@ -217,6 +217,10 @@ class DriveTrash:
         """Also what is held."""
         return (await self._records.find_all([trash_id])).get(trash_id)
 
+    async def find_all(self, ids: Collection[str]) -> dict[str, Trashed]:
+        """Also what is held."""
+        return await self._records.find_all(ids)
+
     @property
     def origin(self) -> Place:
         """The folder of the connection that this trash belongs to."""

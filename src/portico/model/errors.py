@@ -143,7 +143,7 @@ class NotPossible(PorticoError, code="not-possible"): ...
 
 
 class RequestRunning(PorticoError, code="request-running"):
-    """Another request with the same idempotency key has not ended."""
+    """Another request with the same idempotency key, or another rewind of the user, has not ended."""
 
 
 class IdempotencyKeyReused(PorticoError, code="idempotency-key-reused"): ...

@@ -7,10 +7,12 @@ import msgspec
 from portico.model.paths import Path
 from portico.model.rights import Right
 from portico.operations.account import AccountServices, OwnAccount
+from portico.operations.activity import Activity, ActivityServices
 from portico.operations.actors.actor import Actor
 from portico.operations.actors.tree import Tree, Trees
 from portico.operations.files.files import Files, FileServices
 from portico.operations.jobs import Jobs, UserJobs
+from portico.operations.rewind.own import OwnRewinds, OwnRewindServices
 from portico.operations.sharing.link_limits import LinkLimits, Usage, not_by_link
 from portico.operations.sharing.links import Shares, ShareServices
 from portico.operations.trash import Trash
@@ -27,6 +29,8 @@ class Features(msgspec.Struct, frozen=True):
     shares: ShareServices
     jobs: Jobs
     account: AccountServices
+    activity: ActivityServices
+    rewinds: OwnRewindServices
 
 
 class Operations:
@@ -68,6 +72,11 @@ class Operations:
         return Trash(self._features.files.journal, self._features.files.links, self._tree)
 
     @property
+    def activity(self) -> Activity:
+        """What happened to files and folders."""
+        return Activity(self._features.activity, self._tree, self.trash)
+
+    @property
     def shares(self) -> Shares:
         return Shares(self._features.shares, self._tree)
 
@@ -77,6 +86,11 @@ class Operations:
         self._refuse_guests()
         make = partial(Operations, self._features)
         return UserJobs(self._features.jobs, self._actor, make, lambda made, folder: made.files.count_files(folder))
+
+    @property
+    def rewinds(self) -> OwnRewinds:
+        """What undoes the user's own changes."""
+        return OwnRewinds(self._features.rewinds, self._tree)
 
     @property
     def account(self) -> OwnAccount:

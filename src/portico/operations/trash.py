@@ -1,7 +1,7 @@
 """`Trash`: what one actor can do with what was deleted or replaced."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -20,7 +20,7 @@ from portico.operations.actors.auditing import Change, ChangeResult
 from portico.operations.actors.tree import Tree, tree_changed
 from portico.operations.sharing.links import links_follow
 from portico.store.journal import Journal
-from portico.store.trash import REPLACED, Trashed, TrashRecords
+from portico.store.trash import KEPT, REPLACED, Trashed, TrashRecords
 
 _AT_ONCE = 1000
 """Rows in one sweep. The next one goes on."""
@@ -114,6 +114,21 @@ class Trash:
     async def path_to_remove(self, trash_id: str) -> Path:
         """Where it was, for those who may remove it for good."""
         return (await self._find(trash_id, Right.DELETE))[2]
+
+    async def restorable(self, ids: Collection[str]) -> set[str]:
+        """Which of these items the actor may restore."""
+        needed = Right.UPLOAD, *OVERWRITE
+        if not ids or not any(mount.rights.issuperset(needed) for mount in self._tree.reach.mounts):
+            return set()
+        drives = await self._tree.drives(*needed)
+        found = set()
+        for record in (await drives[0].trash.find_all(ids)).values():
+            _, path = self._seen(drives, record)
+            if path and record.status == KEPT:
+                with suppress(NotPossible):
+                    self._tree.require_movable(path)
+                    found.add(record.id)
+        return found
 
     async def restore(self, trash_id: str, on_conflict: OnConflict = OnConflict.FAIL) -> ChangeResult:
         """Bring it back to where it was. Cancelled when the client hangs up."""

@@ -29,11 +29,13 @@ from portico.observability.audit import log_loss, open_audit
 from portico.observability.metrics import Metrics
 from portico.observability.tracing import Tracing
 from portico.operations.account import AccountServices
+from portico.operations.activity import ActivityServices
 from portico.operations.actors.actor import Authentication, Watches
 from portico.operations.actors.cancellation import CancellableWork
 from portico.operations.actors.idempotency import Idempotency
 from portico.operations.actors.request_context import Admission
 from portico.operations.actors.tree import Trees
+from portico.operations.actors.unsettled import settle_changes
 from portico.operations.files.archives import ArchiveLimits, ArchiveMemory
 from portico.operations.files.downloads import Downloads
 from portico.operations.files.files import FileServices
@@ -45,6 +47,7 @@ from portico.operations.operations import Features, Operations
 from portico.operations.readiness import Readiness
 from portico.operations.rewind.freezing import Freezing
 from portico.operations.rewind.mass_changes import MassChanges
+from portico.operations.rewind.own import OwnRewindServices
 from portico.operations.rewind.rewinds import Rewinds
 from portico.operations.sharing.guest_sign_in import GuestSignIn
 from portico.operations.sharing.link_limits import Usage
@@ -52,7 +55,6 @@ from portico.operations.sharing.links import ShareServices
 from portico.operations.thumbnails.process import ThumbnailProcess
 from portico.operations.thumbnails.thumbnails import open_thumbnails
 from portico.operations.trash import sweep_trash
-from portico.operations.unsettled import settle_changes
 from portico.operations.uploads.access import UploadServices
 from portico.operations.uploads.expiry import sweep_uploads
 from portico.providers.contract.registry import PATH_OPTIONS
@@ -115,9 +117,10 @@ async def open_gateway(
         upload_memory = MemoryBudget()
         leases = Leases(database, settings.node)
         trash = TrashRecords(database)
+        seal = CursorSeal(key.derive("cursors"))
         pool = ConnectionPool(
             Connections(database, Vault(key), paths),
-            CursorSeal(key.derive("cursors")),
+            seal,
             metrics,
             leases,
             timeout=settings.provider_timeout.total_seconds(),
@@ -185,6 +188,7 @@ async def open_gateway(
         stack.push_async_callback(work_watches.close)
         digests, scheduler = FileDigests(database), FairScheduler()
         always_digest = settings.upload_digest == "always"
+        rewinds = Rewinds(database, journal, pool, trash, links, leases)
         features = Features(
             Trees(pool, Admission(), work_watches, long_work),
             Usage(links, guests, database.now),
@@ -215,9 +219,9 @@ async def open_gateway(
             ShareServices(journal, links, guests, passwords, database.now),
             jobs,
             AccountServices(sign_in, sessions, keys, journal),
+            ActivityServices(database, seal),
+            OwnRewindServices(rewinds, journal, leases),
         )
-
-        rewinds = Rewinds(database, journal, pool, trash, links, leases)
 
         async def sweep_credentials() -> None:
             for credentials in (sessions, keys, invitations, guests):

@@ -7,7 +7,7 @@ import msgspec
 from sqlalchemy import ColumnElement, and_, func, not_, or_, select
 
 from portico.store.database import AnyRow, Database
-from portico.store.tables import journal
+from portico.store.tables import journal, rewinds
 
 MINUTE: Final = 60_000
 """Milliseconds."""
@@ -21,6 +21,10 @@ _COLUMNS: Final = [
         *("connection", "place", "to_connection", "target", "before", "after", "kept", "line"),
     )
 ]
+_PLACES: Final = [journal.c[name] for name in ("number", "connection", "place", "to_connection", "target", "kept")]
+_AT_ONCE: Final = 500
+_OVERTAKING: Final = 10_000
+"""A row may have waited for the database while as many later ones were written."""
 
 
 class ActorFilter(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,13 +56,24 @@ async def user_of(database: Database, actor: ActorFilter) -> str | None:
 
 
 async def changes_by(
-    database: Database, actor: ActorFilter, actions: Collection[str], since: int, until: int | None
+    database: Database,
+    actor: ActorFilter,
+    actions: Collection[str],
+    since: int,
+    until: int | None,
+    *,
+    most: int | None = None,
 ) -> list[AnyRow]:
-    """The newest first. Times in milliseconds; `until` is not included."""
-    mine = [actor.condition(), journal.c.at >= since]
+    """The newest first. Times in milliseconds; `until` is not included. If there are more than `most`, some of them."""
+    mine = [actor.condition(), journal.c.at >= since, journal.c.number >= await _first_since(database, since)]
     if until is not None:
         mine.append(journal.c.at < until)
-    return [row async for page in _pages(database, and_(*mine), actions) for row in page]
+    found: list[AnyRow] = []
+    async for page in _pages(database, and_(*mine), actions):
+        found += page
+        if most is not None and len(found) > most:
+            break
+    return found
 
 
 async def changes_after(
@@ -70,14 +85,30 @@ async def changes_after(
     since: int,
     until: int | None,
 ) -> AsyncIterator[Sequence[AnyRow]]:
-    """All others from a row on, or after the time at which its change began, page by page, the newest first: also the actor's
-    own from another time."""
+    """Where all others were made from a row on, or after the time at which its change began, page by page, the newest first: also
+    the actor's own from another time. Most are elsewhere than the actor's: `changes_numbered` has all of a row."""
     mine = [func.coalesce(but.condition(), False), journal.c.at >= since]
     if until is not None:
         mine.append(journal.c.at < until)
-    after = or_(journal.c.number >= number, journal.c.at > began)
-    async for page in _pages(database, and_(after, not_(and_(*mine))), actions):
+    first = min(number, await _first_since(database, began))
+    after = and_(journal.c.number >= first, or_(journal.c.number >= number, journal.c.at > began))
+    async for page in _pages(database, and_(after, not_(and_(*mine))), actions, _PLACES):
         yield page
+
+
+async def _first_since(database: Database, at: int) -> int:
+    """The least number of a row of this time or later: numbers follow time nearly, but not quite."""
+    first = select(journal.c.number).where(journal.c.at >= at).order_by(journal.c.at).limit(_OVERTAKING).subquery()
+    row = await database.first(select(func.min(first.c.number).label("number")))
+    return (row and row.number) or 0
+
+
+async def changes_numbered(database: Database, numbers: Sequence[int]) -> list[AnyRow]:
+    found: list[AnyRow] = []
+    for start in range(0, len(numbers), _AT_ONCE):
+        some = journal.c.number.in_(numbers[start : start + _AT_ONCE])
+        found += await database.fetch(select(*_COLUMNS).where(some))
+    return found
 
 
 class Removals(msgspec.Struct, frozen=True):
@@ -91,13 +122,15 @@ class Removals(msgspec.Struct, frozen=True):
 
 
 async def removals(database: Database, number: int, since: int) -> list[Removals]:
-    """Since a row and a time. An actor is a key, a link or else a user; commands, such as a rewind, are none of them."""
+    """Since a row and a time. An actor is a key, a link or else a user; commands are none of them. What rewinds remove is left
+    out: it was new."""
+    by_hand = or_(journal.c.session.is_(None), journal.c.session.not_in(select(rewinds.c.id)))
     columns = (journal.c.user, journal.c.key, journal.c.link, (journal.c.at - journal.c.at % MINUTE).label("minute"))
     for_good = and_(journal.c.action == "delete", journal.c.outcome == "done")
     query = (
         select(*columns, func.count().label("files"), func.max(journal.c.number).label("last"))
         .where(journal.c.number > number, journal.c.at >= since, or_(journal.c.kept.is_not(None), for_good))
-        .where(journal.c.action.in_(_REMOVING), journal.c.user.not_like("os:%"))
+        .where(journal.c.action.in_(_REMOVING), journal.c.user.not_like("os:%"), by_hand)
         .group_by(*columns)
     )
     found = []
@@ -122,9 +155,12 @@ async def changes_since(
 
 
 async def _pages(
-    database: Database, condition: ColumnElement[bool], actions: Collection[str]
+    database: Database,
+    condition: ColumnElement[bool],
+    actions: Collection[str],
+    columns: Sequence[ColumnElement[Any]] = _COLUMNS,
 ) -> AsyncIterator[Sequence[AnyRow]]:
-    query = select(*_COLUMNS).where(condition, journal.c.action.in_(actions), journal.c.place.is_not(None))
+    query = select(*columns).where(condition, journal.c.action.in_(actions), journal.c.place.is_not(None))
     query = query.order_by(journal.c.number.desc()).limit(_PAGE)
     page = await database.fetch(query)
     while page:

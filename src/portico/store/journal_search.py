@@ -1,6 +1,6 @@
 """`find`: the lines of the journal that fit, newest first, page by page."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, CompoundSelect, Select, and_, func, inters
 
 from portico.model.errors import InvalidCursor
 from portico.model.paths import Place
-from portico.store.database import Database
+from portico.store.database import AnyRow, Database
 from portico.store.tables import journal
 
 Where = ColumnElement[bool]
@@ -20,6 +20,10 @@ _FEW: Final = 20_000
 """Rows that fit but for their place, which is then looked at in each."""
 _FEW_PLACES: Final = 200_000
 """Rows that fit by their place, whose numbers are then compared with those of others."""
+_ROW: Final = (
+    *("number", "at", "action", "outcome", "connection", "place", "to_connection", "target"),
+    *("kept", "before", "after", "line"),
+)
 _OVERTAKING: Final = 10_000
 """A row may have waited for the database while as many later ones were written."""
 
@@ -43,8 +47,10 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """As `since`; a line of this moment doesn't fit."""
     place: Place | None = None
     """What was changed, or became of it; from the top of the provider."""
+    others: Sequence[Place] = ()
+    """Further places, any of which fits as well as the first."""
     is_below: bool = False
-    """Whether everything below the place fits, too."""
+    """Whether everything below the places fits, too."""
 
 
 class JournalPage(msgspec.Struct, frozen=True):
@@ -55,9 +61,14 @@ class JournalPage(msgspec.Struct, frozen=True):
 
 async def find(database: Database, search: Search, *, size: int, cursor: str | None = None) -> JournalPage:
     """No row is skipped or repeated while others are added. `InvalidCursor` for a text that is no cursor."""
-    rows = await _Finder(database, search).rows(size + 1, _number(cursor))
+    rows = await _Finder(database, search, ("number", "at", "line")).rows(size + 1, _number(cursor))
     following = str(rows[size - 1].number) if len(rows) > size else None
     return JournalPage([msgspec.json.decode(row.line) for row in rows[:size]], following)
+
+
+async def find_rows(database: Database, search: Search, most: int, before: int | None = None) -> Sequence[AnyRow]:
+    """The rows themselves, the newest first: those `before` a number."""
+    return await _Finder(database, search, _ROW).rows(most, before)
 
 
 def _number(cursor: str | None) -> int | None:
@@ -69,8 +80,9 @@ def _number(cursor: str | None) -> int | None:
 
 
 class _Finder:
-    def __init__(self, database: Database, search: Search) -> None:
+    def __init__(self, database: Database, search: Search, columns: Sequence[str]) -> None:
         self._database = database
+        self._columns = [journal.c[name] for name in columns]
         self._search = search
         user = search.user.casefold() if search.user is not None else None
         values = {**msgspec.structs.asdict(search), "user": user}
@@ -155,15 +167,16 @@ class _Finder:
         return select((journal.c.number + 0).label("number")).where(place, *_between(low, high))
 
     async def _numbered(self, numbers: Numbers, most: int) -> Sequence[Any]:
-        """The rows of the first numbers, which have some twice if both of their places fit."""
-        wanted = journal.c.number.in_(numbers.limit(2 * most if self._places else most))
-        query = select(journal.c.number, journal.c.at, journal.c.line).where(wanted)
+        """The rows of the first numbers, which have some twice if both of their places fit, for each place that is wanted."""
+        times = 2 * max(1, len(self._search.others) + bool(self._search.place)) if self._places else 1
+        wanted = journal.c.number.in_(numbers.limit(times * most))
+        query = select(*self._columns).where(wanted)
         return await self._database.fetch(query.order_by(journal.c.number.desc()))
 
     async def _looked_at(self, most: int, low: int, high: int, numbers: Numbers | None = None) -> Sequence[Any]:
         """Row by row, in the order of their numbers, or of those that one of the other columns has; or these."""
         equal = self._equal if numbers is None else [journal.c.number.in_(numbers.limit(_FEW))]
-        query = select(journal.c.number, journal.c.at, journal.c.line)
+        query = select(*self._columns)
         query = query.where(*equal, or_(*self._looked_at_places), *_between(low, high))
         return await self._database.fetch(query.order_by(journal.c.number.desc()).limit(most))
 
@@ -177,16 +190,18 @@ def _between(low: int, high: int) -> tuple[Where, Where]:
 
 
 def _at(search: Search, dialect: str, *, indexed: bool = True) -> list[Where]:
-    """The wanted place, and everything below it, each as a range of an index, for both places of a row."""
-    if search.place is None:
-        return []
-    path, found = str(search.place.path), []
+    """The wanted places, and everything below them, each as a range of an index, for both places of a row."""
+    places = [*([search.place] if search.place else []), *search.others]
+    return [condition for place in places for condition in _at_place(place, search, dialect, indexed=indexed)]
+
+
+def _at_place(place: Place, search: Search, dialect: str, *, indexed: bool) -> Iterator[Where]:
+    path = str(place.path)
     above, below = ("~>~", "~<~") if dialect == "postgresql" else (">", "<")  # byte by byte, as in the index
     for connection, column in ((journal.c.connection, journal.c.place), (journal.c.to_connection, journal.c.target)):
         text: Any = column if indexed else func.coalesce(column, "")
-        found.append(and_(connection == search.place.connection, text == path))
+        yield and_(connection == place.connection, text == path)
         if search.is_below:
             start = path.rstrip("/")
             inner = text.bool_op(above)(f"{start}/"), text.bool_op(below)(f"{start}0")  # "0" is next to "/"
-            found.append(and_(connection == search.place.connection, *inner))
-    return found
+            yield and_(connection == place.connection, *inner)

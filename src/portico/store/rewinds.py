@@ -5,15 +5,20 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import and_, delete, insert, or_, select, update
 
 from portico.runtime import clock
 from portico.store.database import Database, record_of
 from portico.store.tables import rewinds
 
+PLANNED: Final = "planned"
+"""By a user, who has not begun it."""
+STARTED: Final = "started"
+"""A user's own, which nobody continues if its process dies."""
 RUNNING: Final = "running"
 DONE: Final = "done"
 CANCELLED: Final = "cancelled"
+FAILED: Final = "failed"
 
 
 _KEPT: Final = timedelta(days=90)
@@ -61,16 +66,22 @@ class RewindRecords:
         row = await self.database.first(select(rewinds.c.cancel_wanted).where(mine))
         return row is not None and not row.cancel_wanted
 
+    async def start(self, rewind_id: str) -> bool:
+        """Whether it was planned by a user, and not begun before."""
+        planned = (rewinds.c.id == rewind_id, rewinds.c.state == PLANNED)
+        return await self.database.execute(update(rewinds).where(*planned).values(state=STARTED)) > 0
+
     async def end(self, rewind_id: str, state: str) -> None:
         values = {"state": state, "ended_at": self.database.now()}
         await self.database.execute(update(rewinds).where(rewinds.c.id == rewind_id).values(values))
 
     async def want_cancel(self, rewind_id: str) -> bool:
         """False if it is not running."""
-        running = (rewinds.c.id == rewind_id, rewinds.c.state == RUNNING)
+        running = (rewinds.c.id == rewind_id, rewinds.c.state.in_((RUNNING, STARTED)))
         return await self.database.execute(update(rewinds).where(*running).values(cancel_wanted=True)) > 0
 
     async def sweep(self) -> None:
-        """Remove those that ended long ago."""
-        old = rewinds.c.ended_at < self.database.now() - clock.milliseconds(_KEPT)
+        """Remove those that ended long ago, and those that were never begun."""
+        before = self.database.now() - clock.milliseconds(_KEPT)
+        old = or_(rewinds.c.ended_at < before, and_(rewinds.c.state != RUNNING, rewinds.c.started_at < before))
         await self.database.execute(delete(rewinds).where(old))

@@ -16,6 +16,7 @@ from portico.operations.rewind.freezing import Freezing
 from portico.operations.rewind.mass_changes import MassChanges
 from portico.store.database import Database
 from portico.store.journal import Journal
+from portico.store.rewinds import RewindRecord, RewindRecords
 from portico.store.tables import journal
 from portico.store.users import User
 
@@ -132,3 +133,16 @@ async def test_an_actor_may_be_frozen(
         ]
     )
     await keys.close()
+
+
+async def test_a_rewind_is_not_reported(
+    rows: Rows, database: Database, watching: MassChanges, logged: list[Any]
+) -> None:
+    record = RewindRecord("r", "{}", "started", "[]", 0, "[]", cancel_wanted=False, started_at=0)
+    await RewindRecords(database).add(record)
+    await rows.add(9, session="r")
+    await watching.look()
+    assert reported(logged) == []
+    await rows.add(4, session="s")
+    await watching.look()
+    assert reported(logged) == [("alice", 4)]

@@ -120,3 +120,12 @@ async def test_an_unknown_one(rewinds: Rewinds) -> None:
     for work in (rewinds.get, rewinds.cancel, rewinds.run):
         with pytest.raises(NotFound, match="no rewind with this id"):
             await work("nope")
+
+
+async def test_a_users_own_is_begun_once_and_never_continued(rewinds: Rewinds, steps: Steps) -> None:
+    request = RewindRequest(ActorFilter(user="m"), 0, by="m", own=1)
+    rewind_id = await rewinds.begin(request, Plan([Step("remove", ("c", "a"))], []))
+    assert [await rewinds.records.start(rewind_id) for _ in range(2)] == [True, False]
+    await rewinds.run_left()
+    assert await rewinds.run(rewind_id)
+    assert (steps.done, (await rewinds.get(rewind_id)).state) == ([], "started")

@@ -3,21 +3,20 @@
 The steps of a run may be repeated: a process may have died in the middle. What was done already is left as it is.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import takewhile
 
 from portico.accounts.share_links import ShareLinks
-from portico.drive.connection_pool import ConnectionPool
-from portico.drive.drive import Drive, OnConflict
+from portico.drive.drive import OnConflict
 from portico.model.entries import Entry
 from portico.model.errors import FolderNotEmpty, NotFound, NotPossible, PorticoError
-from portico.model.paths import Path, Place
+from portico.model.paths import Path
 from portico.model.versions import Version, version_of
 from portico.operations.actors.auditing import Change
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.files.transfer import Transfer
-from portico.operations.rewind.locations import Location, is_in_trash
+from portico.operations.rewind.places import NEEDED, Places, Spot
 from portico.operations.rewind.steps import Step
 from portico.operations.sharing.links import links_follow
 from portico.runtime.tasks import for_each
@@ -37,13 +36,21 @@ class NotAsLeft(Exception):
 
 class Execution:
     def __init__(
-        self, journal: Journal, pool: ConnectionPool, trash: TrashRecords, links: ShareLinks, context: RequestContext
+        self,
+        journal: Journal,
+        places: Places,
+        trash: TrashRecords,
+        links: ShareLinks,
+        context: RequestContext,
+        stepped: Callable[[], None] = lambda: None,
     ) -> None:
+        """`stepped`: called after each step."""
         self._journal = journal
-        self._pool = pool
+        self._places = places
         self._trash = trash
         self._links = links
         self._context = context
+        self._stepped = stepped
         self._repeats = False
 
     async def carry_out(self, steps: Sequence[Step], *, repeats: bool = False) -> list[tuple[Step, str, str]]:
@@ -59,6 +66,7 @@ class Execution:
                 failed.append((step, CHANGED, ""))
             except PorticoError as error:
                 failed.append((step, FAILED, error.detail))
+            self._stepped()
 
         await for_each(attempt, steps, _AT_ONCE)
         return failed
@@ -67,41 +75,42 @@ class Execution:
         if step.action == "show":
             await self._show(step.location[2])
             return
-        drive = await self._pool.of_connection(step.location[0])
-        path = _path(drive, step.location)
-        there = await drive.find(path)
+        if step.action == "move":
+            assert step.source
+            await self._move(*await self._places.pair(step.source, step.location), step)
+            return
+        spot = await self._places.at(step.location, *NEEDED[step.action])
+        there = await spot.drive.find(spot.path)
         match step.action:
             case "remove" if there:
                 _check(there, step.left)
-                await self._delete(drive, path, recursive=True)
-            case "tidy" if there and there.is_folder and not path.is_root:
+                await self._delete(spot, spot.path, recursive=True)
+            case "tidy" if there and there.is_folder and not spot.path.is_root:
                 with suppress(FolderNotEmpty):
-                    await self._delete(drive, Path(path.segments, as_folder=True))
+                    await self._delete(spot, Path(spot.path.segments, as_folder=True))
             case "make":
-                async with self._change("mkdir", path) as change:
-                    await drive.make_folder(path, change=change)
+                async with self._change("mkdir", spot.path) as change:
+                    await spot.drive.make_folder(spot.path, change=change)
             case "restore":
-                await self._restore(drive, path, step, there)
-            case "move":
-                await self._move(drive, path, step, there)
+                await self._restore(spot, step, there)
 
     async def _show(self, trash_id: str) -> None:
         if record := await self._kept(trash_id):
-            await (await self._pool.of_connection(record.connection)).trash.show(record)
+            await (await self._places.at((record.connection,))).drive.trash.show(record)
 
     async def _kept(self, trash_id: str) -> Trashed | None:
-        return (await self._trash.find_all([trash_id])).get(trash_id)
+        record = (await self._trash.find_all([trash_id])).get(trash_id)
+        return record if record and self._places.takes(record) else None
 
-    async def _delete(self, drive: Drive, path: Path, *, recursive: bool = False) -> None:
-        if recursive and not drive.trash.is_on:
+    async def _delete(self, spot: Spot, path: Path, *, recursive: bool = False) -> None:
+        if recursive and not spot.drive.trash.is_on:
             raise NotPossible("The trash is turned off, so this would be gone for good.")
         async with self._change("delete", path) as change:
-            await drive.delete(path, change=change, recursive=recursive)
+            await spot.drive.delete(path, change=change, recursive=recursive)
         if change.trash_ids:
-            place = Place(drive.connection, path)
-            await links_follow(self._links.deleted(place, is_folder=recursive, trash_id=change.trash_ids[-1]))
+            await links_follow(self._links.deleted(spot.place, is_folder=recursive, trash_id=change.trash_ids[-1]))
 
-    async def _restore(self, drive: Drive, path: Path, step: Step, there: Entry | None) -> None:
+    async def _restore(self, spot: Spot, step: Step, there: Entry | None) -> None:
         assert step.source
         record = await self._kept(step.source[2])
         if record is None:
@@ -111,46 +120,42 @@ class Execution:
         if there and not there.is_folder:
             _check(there, step.left)
             if record.is_folder:
-                await self._delete(drive, path, recursive=True)
+                await self._delete(spot, spot.path, recursive=True)
             else:
                 on_conflict = OnConflict.REPLACE
         elif there:
-            await self._make_way(drive, path)
-        async with self._change("restore", path) as change:
+            await self._make_way(spot)
+        async with self._change("restore", spot.path) as change:
             try:
-                await drive.restore(record, on_conflict, change=change, target=path)
+                await spot.drive.restore(record, on_conflict, change=change, target=spot.path)
             except NotFound:
                 if not self._repeats:
                     raise
-        await links_follow(self._links.restored(record.id, path, path))
+        await links_follow(self._links.restored(record.id, spot.place.path, spot.place.path))
 
-    async def _move(self, drive: Drive, path: Path, step: Step, there: Entry | None) -> None:
-        assert step.source
-        origin = await self._pool.of_connection(step.source[0])
-        source = _path(origin, step.source)
-        found = await origin.find(source)
+    async def _move(self, source: Spot, target: Spot, step: Step) -> None:
+        found = await source.drive.find(source.path)
         if found is None:
             self._done_before()
             return
         if step.left:
             _check(found, step.left)
-        if there:
-            await self._make_way(drive, path)
-        async with self._change("move", source, path) as change:
-            transfer = Transfer(origin, source, drive, path, OnConflict.FAIL, removes=True)
+        if await target.drive.find(target.path):
+            await self._make_way(target)
+        async with self._change("move", source.path, target.path) as change:
+            transfer = Transfer(source.drive, source.path, target.drive, target.path, OnConflict.FAIL, removes=True)
             await transfer.run(None, change)
-        old, new = Place(step.source[0], source), Place(step.location[0], path)
-        await links_follow(self._links.moved(old, new, is_folder=found.is_folder))
+        await links_follow(self._links.moved(source.place, target.place, is_folder=found.is_folder))
 
     def _done_before(self) -> None:
         """What was to be brought back is not there."""
         if not self._repeats:
             raise NotAsLeft
 
-    async def _make_way(self, drive: Drive, path: Path) -> None:
+    async def _make_way(self, spot: Spot) -> None:
         """Only for an empty folder."""
         try:
-            await self._delete(drive, Path(path.segments, as_folder=True))
+            await self._delete(spot, Path(spot.path.segments, as_folder=True))
         except (FolderNotEmpty, NotFound) as error:
             raise NotAsLeft from error
 
@@ -158,14 +163,6 @@ class Execution:
     async def _change(self, action: str, path: Path, target: Path | None = None) -> AsyncIterator[Change]:
         async with Change(self._journal, self._context, action, path, target) as change:
             yield change
-
-
-def _path(drive: Drive, location: Location) -> Path:
-    if is_in_trash(location):
-        return Path(location[1:])
-    if not drive.root.holds(Path(location[1:])):
-        raise NotPossible("The connection has another prefix by now.")
-    return Path(location[1 + len(drive.root.segments) :])
 
 
 def _check(there: Entry, left: Version | None) -> None:

@@ -6,7 +6,7 @@ above or below it, since. The plan works on places: of ten writes to one file, t
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -16,7 +16,7 @@ from portico.model.versions import Version
 from portico.observability.audit import DONE, INTERRUPTED, UNKNOWN
 from portico.operations.rewind.locations import EMPTY, Location, Locations, Touched, is_in_trash, is_item
 from portico.operations.rewind.steps import Step, in_order
-from portico.store.trash import next_id
+from portico.store.trash import Trashed, next_id
 
 UPLOAD: Final = "upload"
 MKDIR: Final = "mkdir"
@@ -122,9 +122,51 @@ class Plan(msgspec.Struct):
     """The number of the last row of the journal that is taken into account."""
 
 
-def plan(changes: Iterable[Change], kept: Collection[str], within: Location = ()) -> Plan:
-    """`changes`: from the newest to the oldest. `kept`: the ids of what the trash has, or holds. `within`: only what is there."""
-    planner, rows = _Planner(within), [*changes]
+class Scope(Protocol):
+    """Which of the actor's changes are undone."""
+
+    removals: bool
+    """Whether what was removed from the trash for good comes back."""
+
+    def concerns(self, change: Change) -> bool:
+        """Whether a change is undone, or at least reported."""
+
+    def refusal(self, change: Change) -> str | None:
+        """Why a change is left alone; None if it isn't."""
+
+    def takes(self, record: Trashed) -> bool:
+        """Whether an item of the trash may be brought back."""
+
+
+class Within:
+    """All changes in a folder."""
+
+    removals = True
+
+    def __init__(self, folder: Location = ()) -> None:
+        self._folder = folder
+
+    def concerns(self, change: Change) -> bool:
+        """Whether one of its places is in the folder, or holds it."""
+        return any(location_holds(self._folder, end) or location_holds(end, self._folder) for end in change.ends)
+
+    def refusal(self, change: Change) -> str | None:
+        return None if all(location_holds(self._folder, end) for end in change.ends) else OUTSIDE
+
+    def takes(self, _: Trashed) -> bool:
+        return True
+
+
+def location_holds(folder: Location, location: Location) -> bool:
+    return location[: len(folder)] == folder
+
+
+def plan(
+    changes: Iterable[Change], kept: Collection[str], within: Location = (), *, scope: Scope | None = None
+) -> Plan:
+    """`changes`: from the newest to the oldest. `kept`: the ids of what the trash has, or holds. `within`: only what is there,
+    unless the `scope` says it."""
+    planner, rows = _Planner(scope or Within(within)), [*changes]
     for index, change in enumerate(rows):
         planner.go_back(change, _meanwhile(rows, index))
     return planner.plan(kept)
@@ -145,8 +187,8 @@ def _meanwhile(rows: Sequence[Change], index: int) -> str | None:
 
 
 class _Planner:
-    def __init__(self, within: Location) -> None:
-        self._within = within
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
         self._was = Locations()
         self._touched = Touched()
         self._left: dict[Location, Version | None] = {}
@@ -169,28 +211,22 @@ class _Planner:
         effect = effect_of(change)
         if not effect or (effect == UNKNOWN and change.is_rewind and not change.kept):
             return  # a rewind that failed is repeated, and looks what is there
-        if not change.is_mine or not any(map(self._is_near, change.ends)):
+        if change.is_mine and change.action == TRASH_REMOVE and not self._scope.removals:
+            return
+        if not change.is_mine or not self._scope.concerns(change):
             self._touch(change, change.actor)
         elif by := meanwhile or next(filter(None, map(self._touched.by, change.touched)), None):
             self._leave(change, CONFLICT, by)
         elif self._is_mixed(change):
             self._leave(change, CONFLICT, change.actor)
-        elif not all(map(self._is_within, change.ends)):
-            self._leave(change, OUTSIDE)
+        elif refusal := self._scope.refusal(change):
+            self._leave(change, refusal)
         elif effect == UNKNOWN:
             self._leave(change, NOT_KNOWN)
         elif why := self._undo(change):
             self._leave(change, why)
         elif not change.is_rewind:
             self._undone += 1
-
-    def _is_near(self, location: Location) -> bool:
-        """Whether it is in the folder, or holds it."""
-        length = min(len(location), len(self._within))
-        return location[:length] == self._within[:length]
-
-    def _is_within(self, location: Location) -> bool:
-        return location[: len(self._within)] == self._within
 
     def _is_mixed(self, change: Change) -> bool:
         """Whether it cannot be told from what was copied or moved to the same place. A file in there can: by its version."""

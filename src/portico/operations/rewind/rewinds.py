@@ -3,7 +3,8 @@
 The plan comes from the journal alone. It is carried out by one process at a time; if that one dies, another one continues.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Sequence
 from secrets import token_hex
 from typing import Any, Final
 
@@ -16,18 +17,29 @@ from portico.model.errors import InvalidRequest, NotFound, PorticoError
 from portico.model.paths import TRASH
 from portico.model.versions import Version
 from portico.operations.actors.request_context import RequestContext
+from portico.operations.actors.unsettled import settle_changes
 from portico.operations.rewind.execution import Execution, first_run
-from portico.operations.rewind.locations import Location, Touched
-from portico.operations.rewind.plan import ACTIONS, CONFLICT, Change, LeftAlone, Plan, effect_of, plan
+from portico.operations.rewind.locations import Location, Touched, is_in_trash
+from portico.operations.rewind.places import EveryPlace, Places
+from portico.operations.rewind.plan import ACTIONS, CONFLICT, Change, LeftAlone, Plan, Scope, Within, effect_of, plan
 from portico.operations.rewind.steps import Step
-from portico.operations.unsettled import settle_changes
 from portico.store.database import AnyRow, Database
-from portico.store.history import ActorFilter, changes_after, changes_by, changes_since, last_number, user_of
+from portico.store.history import (
+    ActorFilter,
+    changes_after,
+    changes_by,
+    changes_numbered,
+    changes_since,
+    last_number,
+    user_of,
+)
 from portico.store.journal import Journal
 from portico.store.leases import Leases
-from portico.store.rewinds import CANCELLED, DONE, RUNNING, RewindRecord, RewindRecords
+from portico.store.rewinds import CANCELLED, DONE, PLANNED, RUNNING, RewindRecord, RewindRecords
 from portico.store.trash import HELD, TrashRecords, next_id, time_of
 
+SOMEBODY: Final = "?"
+"""Instead of the name of an administrator or a guest, in what a user may see."""
 _AT_MOST: Final = 200
 """Steps after which it is saved how far a rewind has come, and told."""
 
@@ -45,6 +57,10 @@ class RewindRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who wants it."""
     seen: int = 0
     """As of the plan."""
+    own: int | None = None
+    """The id of the user who undoes their own changes; None for an administrator."""
+    path: str = "/"
+    """Of the user's tree: only what is there is undone."""
 
 
 class Rewind(msgspec.Struct, frozen=True):
@@ -89,31 +105,37 @@ class Rewinds:
         self._new = ""
         """The rewind that this process has begun."""
 
-    async def plan(self, request: RewindRequest) -> Plan:
+    async def plan(self, request: RewindRequest, scope: Scope | None = None, *, most: int | None = None) -> Plan:
+        """`most`: of the actor's changes; `InvalidRequest` if there are more."""
+        scope, own = scope or Within(request.within), request.own is not None
         await settle_changes(self._journal, self._pool)
         seen = await last_number(self._database)
-        mine = await changes_by(self._database, request.actor, ACTIONS, request.since, request.until)
+        mine = await changes_by(self._database, request.actor, ACTIONS, request.since, request.until, most=most)
         if not mine:
-            return Plan([], [])
+            return Plan([], [], seen=seen)
+        if most is not None and len(mine) > most:
+            raise InvalidRequest(f"There are more than {most} changes in this time. Choose a later start, or a folder.")
         earlier = await self._earlier(request)
         for rewind_id in earlier:
             mine += await changes_by(self._database, ActorFilter(session=rewind_id), ACTIONS, 0, None)
-        changes = {row.number: _change(row, is_mine=True, is_rewind=row.session in earlier) for row in mine}
-        places = Touched()
-        for change in changes.values():
-            for location in change.touched:
-                places.add(location, change.actor)
+        # In threads, because there may be very many.
+        changes = await asyncio.to_thread(_changes, mine, is_mine=True, own=own, rewinds=earlier)
+        places = await asyncio.to_thread(_Near, changes.values())
         began = min(change.began or change.at for change in changes.values())
         first = min(changes)
         others = changes_after(self._database, first, began, request.actor, ACTIONS, request.since, request.until)
         async for page in others:
-            for row in page:
-                change = _change(row, is_mine=False)
-                if row.number not in changes and any(map(places.by, change.touched)):
-                    changes[row.number] = change
+            near = await asyncio.to_thread(places.near, page)
+            for number, change in _changes(
+                await changes_numbered(self._database, near), is_mine=False, own=own
+            ).items():
+                if number not in changes and any(map(places.touched.by, change.touched)):
+                    changes[number] = change
         ids = {row.kept for row in mine if row.kept}
         kept = await self._trash.find_all(ids | {next_id(each) for each in ids})
-        found = plan((changes[number] for number in sorted(changes, reverse=True)), kept, request.within)
+        there = {each for each, record in kept.items() if scope.takes(record)}
+        rows = [changes[number] for number in sorted(changes, reverse=True)]
+        found = await asyncio.to_thread(plan, rows, there, scope=scope)
         found.steps = [step for step in found.steps if step.action != "show" or kept[step.location[2]].status == HELD]
         found.seen = seen
         return found
@@ -126,6 +148,8 @@ class Rewinds:
         found: list[str] = []
         for rewind_id, text in await self.records.requests():
             other = msgspec.json.decode(text, type=RewindRequest)
+            if request.own is not None and other.own != request.own:
+                continue  # to users, what an administrator did is a conflict
             if other.actor.session in found or await self._is_part(other, request):
                 found.append(rewind_id)
         return found
@@ -146,11 +170,11 @@ class Rewinds:
         )
 
     async def begin(self, request: RewindRequest, found: Plan) -> str:
-        """Its id. It runs when `run` is called, in this process or any other."""
+        """Its id. It runs when `run` is called, in this process or any other; a user's own, when `carry_out` is."""
         record = RewindRecord(
             id=token_hex(16),
             request=msgspec.json.encode(msgspec.structs.replace(request, seen=found.seen)).decode(),
-            state=RUNNING,
+            state=RUNNING if request.own is None else PLANNED,
             plan=msgspec.json.encode(found.steps).decode(),
             done=0,
             report=msgspec.json.encode(found.left_alone).decode(),
@@ -175,16 +199,31 @@ class Rewinds:
 
     async def _run(self, record: RewindRecord, progress: Callable[[int, int], None]) -> None:
         request = msgspec.json.decode(record.request, type=RewindRequest)
-        steps = msgspec.json.decode(record.plan, type=list[Step])
-        left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
         # As a session, so that all that it does can be found, and undone, by its id.
         context = RequestContext(record.id, "", user=request.by, session=record.id)
-        execution = Execution(self._journal, self._pool, self._trash, self._links, context)
-        changed = _ChangedSince(self._database, record.id, request.seen)
-        done, repeats = record.done, record.id != self._new
-        self._new = ""
+        repeats, self._new = record.id != self._new, ""
+        await self.carry_out(record, EveryPlace(self._pool), context, progress, repeats=repeats)
+
+    async def carry_out(
+        self,
+        record: RewindRecord,
+        places: Places,
+        context: RequestContext,
+        progress: Callable[[int, int], None] = lambda _, __: None,
+        *,
+        stepped: Callable[[], None] = lambda: None,
+        at_most: int | None = None,
+        repeats: bool = False,
+    ) -> None:
+        """`at_most`: steps after which it is saved how far it has come. `repeats`: an earlier process may have carried out some steps that were not saved."""
+        request = msgspec.json.decode(record.request, type=RewindRequest)
+        steps = msgspec.json.decode(record.plan, type=list[Step])
+        left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
+        execution = Execution(self._journal, places, self._trash, self._links, context, stepped)
+        changed = _ChangedSince(self._database, record.id, request.seen, own=request.own is not None)
+        done, at_most = record.done, at_most or _AT_MOST
         while done < len(steps):
-            some = first_run(steps[done : done + _AT_MOST], _AT_MOST)
+            some = first_run(steps[done : done + at_most], at_most)
             known = len(left_alone)
             todo = await changed.without(some, left_alone)
             for step, why, detail in await execution.carry_out(todo, repeats=repeats):
@@ -194,7 +233,7 @@ class Rewinds:
             if not await self.records.save(record.id, done, report) and done < len(steps):
                 await self.records.end(record.id, CANCELLED)
                 return
-            if done == len(steps) or done // _AT_MOST > before // _AT_MOST:
+            if done == len(steps) or done // at_most > before // at_most:
                 progress(done, len(steps))
         await self.records.end(record.id, DONE)
 
@@ -225,10 +264,35 @@ class Rewinds:
         return record
 
 
+class _Near:
+    """Which rows may have touched what some changes have touched, by their places alone: to read all of a row takes longer."""
+
+    def __init__(self, changes: Iterable[Change]) -> None:
+        self.touched = Touched()
+        self._kept: set[str] = set()
+        for change in changes:
+            for location in change.touched:
+                self.touched.add(location, change.actor)
+                if is_in_trash(location):
+                    self._kept.update(location[2:3])
+
+    def near(self, rows: Sequence[AnyRow]) -> list[int]:
+        """Their numbers."""
+        return [row.number for row in rows if self._is_near(row)]
+
+    def _is_near(self, row: AnyRow) -> bool:
+        if row.kept and (row.kept in self._kept or next_id(row.kept) in self._kept):
+            return True
+        if self.touched.by(location_of(row.connection, row.place)):
+            return True
+        return row.target is not None and bool(self.touched.by(location_of(row.to_connection, row.target)))
+
+
 class _ChangedSince:
     """What others have changed since the plan was made."""
 
-    def __init__(self, database: Database, rewind_id: str, seen: int) -> None:
+    def __init__(self, database: Database, rewind_id: str, seen: int, *, own: bool) -> None:
+        self._own = own
         self._database = database
         self._but = ActorFilter(session=rewind_id)
         self._seen = seen
@@ -240,7 +304,7 @@ class _ChangedSince:
         async for page in changes_since(self._database, seen, self._but, ACTIONS):
             self._seen = max(self._seen, page[0].number)
             for row in page:
-                if effect_of(change := _change(row, is_mine=False)):
+                if effect_of(change := _change(row, is_mine=False, own=self._own)):
                     self._add(change.touched, change.actor)
         found = []
         for step in steps:
@@ -257,10 +321,15 @@ class _ChangedSince:
             self._touched.add(place, by)
 
 
-def _change(row: AnyRow, *, is_mine: bool, is_rewind: bool = False) -> Change:
+def _changes(rows: Iterable[AnyRow], *, is_mine: bool, own: bool, rewinds: Collection[str] = ()) -> dict[int, Change]:
+    """By their numbers."""
+    return {row.number: _change(row, is_mine=is_mine, own=own, is_rewind=row.session in rewinds) for row in rows}
+
+
+def _change(row: AnyRow, *, is_mine: bool, own: bool, is_rewind: bool = False) -> Change:
     return Change(
         at=row.at,
-        actor=_name(row),
+        actor=_plain_name(row) if own else _name(row),
         is_mine=is_mine,
         is_rewind=is_rewind,
         action=row.action,
@@ -289,3 +358,9 @@ def _name(row: AnyRow) -> str:
     if line.user.startswith("os:") and line.session:
         return f"{line.user} (rewind {line.session})"
     return f"{line.user} (key {line.key_name})" if line.key_name else line.user or "unknown"
+
+
+def _plain_name(row: AnyRow) -> str:
+    """As users may see it."""
+    line = _LINES.decode(row.line)
+    return SOMEBODY if line.link or not line.user or line.user.startswith("os:") else line.user

@@ -14,7 +14,7 @@ const singleLetters = { get on() { return localStorage.getItem(STORAGE_KEY) !== 
 const shortcuts = () => [
   ["keysMoving", [["↑ ↓", "keyMove"], [`${t("capHome")} / ${t("capEnd")}`, "keyEnds"], [`${t("capPageUp")} / ${t("capPageDown")}`, "keyPages"], [t("capEnter"), "keyOpen"], [t("capBackspace"), "keyUp"]]],
   ["keysChoosing", [[t("capSpace"), "keySelect"], [`${t("capShift")} + ↑ ↓`, "keyExtend"], [`${isMac ? "⌘" : t("capControl")} + A`, "keyAll"], [t("capEscape"), "keyClear"]]],
-  ["keysDoing", [["F2", "rename"], [t("capDelete"), "delete"], ["D", "download"], [`${t("capShift")} + D`, "downloadFolder"], ["M", "move"], ["C", "copy"], ["L", "copyLink"], ["I", "details"], [`${t("capShift")} + I`, "folderDetails"], ["U", "uploadFiles"], [`${t("capShift")} + U`, "uploadFolder"], [`${isMac ? "⌘" : t("capControl")} + V`, "keyPaste"], ["N", "newFolder"]]],
+  ["keysDoing", [["F2", "rename"], [t("capDelete"), "delete"], ["D", "download"], [`${t("capShift")} + D`, "downloadFolder"], ["M", "move"], ["C", "copy"], ["L", "copyLink"], ["I", "details"], [`${t("capShift")} + I`, "folderDetails"], ["H", "activity"], [`${t("capShift")} + H`, "folderActivity"], ["U", "uploadFiles"], [`${t("capShift")} + U`, "uploadFolder"], [`${isMac ? "⌘" : t("capControl")} + V`, "keyPaste"], ["N", "newFolder"]]],
   ["keysElse", [["/", "filter"], ["S", "search"], ["G", "gridView"], ["R", "refresh"], ["A", "automate"], ["?", "keys"]]],
 ];
 

@@ -22,6 +22,8 @@ import { showLinks } from "./dialogs/links.js";
 import { showSignIn } from "./sign-in.js";
 import { isInvitation, showInvitation } from "./invitation.js";
 import { showAccountDialog } from "./dialogs/account.js";
+import { keepsDeleted } from "./config.js";
+import { showRewind } from "./dialogs/rewind.js";
 import { showTrash } from "./dialogs/trash.js";
 import { language, LANGUAGES, loadMessages, storeLanguage, t } from "./i18n/i18n.js";
 import { UploadPanel } from "./uploads/upload-panel.js";
@@ -34,7 +36,7 @@ const SCROLL_DEBOUNCE = 150;
 const MAX_FOLDERS = 5;
 
 /** @type {Record<string, Command>} */
-const SHORTCUTS = { F2: "rename", Delete: "remove", Backspace: "up", Escape: "clear", d: "download", "Shift+d": "downloadFolder", m: "move", c: "copy", l: "copyLink", i: "details", "Shift+i": "folderDetails", u: "uploadFiles", "Shift+u": "uploadFolder", n: "newFolder", "/": "filter", g: "gridView", s: "search", r: "refresh", a: "automate" };
+const SHORTCUTS = { F2: "rename", Delete: "remove", Backspace: "up", Escape: "clear", d: "download", "Shift+d": "downloadFolder", m: "move", c: "copy", l: "copyLink", i: "details", "Shift+i": "folderDetails", h: "activity", "Shift+h": "folderActivity", u: "uploadFiles", "Shift+u": "uploadFolder", n: "newFolder", "/": "filter", g: "gridView", s: "search", r: "refresh", a: "automate" };
 
 class Page {
   constructor() {
@@ -168,7 +170,7 @@ class Page {
   #userMenu(opener) {
     const languages = Object.entries(LANGUAGES).map(([code, label]) => ({ label, checked: code === language(), run: () => { storeLanguage(code); location.reload(); } }));
     const choose = () => showMenu(languages, opener);
-    return [{ label: t("account"), icon: "user", run: showAccountDialog }, ...(session.may("share") ? [/** @type {MenuItem} */ ({ label: t("links"), icon: "share", run: showLinks })] : []), { label: t("languageNow", { name: LANGUAGES[language()] }), icon: "globe", submenu: true, run: choose }, { label: t("keys"), icon: "keyboard", key: "?", class: "keyboard-only", run: showShortcuts }, ...(session.may("list") ? [{ label: t("trash"), icon: /** @type {const} */ ("trash"), run: () => showTrash(() => this.folder.refresh({ quiet: true })) }] : []), { label: t("restDocs"), icon: "book", href: "/backend/docs" }, { label: t("signOut"), icon: "leave", run: () => this.#signOut() }];
+    return [{ label: t("account"), icon: "user", run: showAccountDialog }, ...(session.may("share") ? [/** @type {MenuItem} */ ({ label: t("links"), icon: "share", run: showLinks })] : []), { label: t("languageNow", { name: LANGUAGES[language()] }), icon: "globe", submenu: true, run: choose }, { label: t("keys"), icon: "keyboard", key: "?", class: "keyboard-only", run: showShortcuts }, ...(session.may("list") ? [{ label: t("trash"), icon: /** @type {const} */ ("trash"), run: () => showTrash(() => this.folder.refresh({ quiet: true })) }] : []), ...(keepsDeleted && session.may("delete") ? [{ label: t("rewind"), icon: /** @type {const} */ ("history"), run: () => showRewind(this.folder.path, () => this.folder.refresh({ quiet: true })) }] : []), { label: t("restDocs"), icon: "book", href: "/backend/docs" }, { label: t("signOut"), icon: "leave", run: () => this.#signOut() }];
   }
 
   async #signOut() {

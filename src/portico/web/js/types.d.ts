@@ -72,6 +72,46 @@ export interface TrashPage {
   nextCursor: string | null;
 }
 
+/** A change of a file or folder. */
+export interface ActivityEvent {
+  at: string;
+  action: "stored" | "replaced" | "made" | "deleted" | "moved" | "copied" | "restored" | "removed";
+  /** Where it is since; null if the user can't see it. */
+  path: string | null;
+  /** Of a move or copy. */
+  source: string | null;
+  isFolder: boolean;
+  size: number | null;
+  /** Null for an administrator. */
+  user: string | null;
+  byLink: boolean;
+  guest: string | null;
+  /** Of what can be restored. */
+  trashId: string | null;
+}
+
+export interface ActivityPage {
+  content: ActivityEvent[];
+  nextCursor: string | null;
+}
+
+/** Something that a rewind does not undo. */
+export interface LeftAlone {
+  path: string | null;
+  why: "conflict" | "not-kept" | "not-known" | "merged" | "outside" | "out-of-reach" | "no-permission" | "changed" | "failed";
+  /** Who has changed it since, for `conflict`. */
+  user: string | null;
+}
+
+/** A rewind of one's own changes, or the plan for one. */
+export interface RewindBody {
+  id: string | null;
+  steps: { restore: number; remove: number; move: number; make: number; tidy: number };
+  leftAlone: LeftAlone[];
+  leftAloneCount: number;
+  job?: JobBody;
+}
+
 /** RFC 9457 problem details, or an RFC 6749 error from the sign-in. */
 export interface ErrorBody {
   code?: string;
@@ -103,11 +143,11 @@ export interface ScrollPosition {
   count?: number;
 }
 
-export type EntryAction = "download" | "copyLink" | "share" | "details" | "rename" | "move" | "copy" | "remove";
+export type EntryAction = "download" | "copyLink" | "share" | "details" | "activity" | "rename" | "move" | "copy" | "remove";
 export type FolderAction = "upload" | "newFolder" | "downloadFolder" | "automate";
 /** Everything that a button or a shortcut can start in a folder. */
 export type Command =
-  | EntryAction | "newFolder" | "downloadFolder" | "uploadFiles" | "uploadFolder" | "automate" | "refresh" | "clear" | "filter" | "search" | "folderDetails" | "gridView" | "up" | "focusList";
+  | EntryAction | "newFolder" | "downloadFolder" | "uploadFiles" | "uploadFolder" | "automate" | "refresh" | "clear" | "filter" | "search" | "folderDetails" | "folderActivity" | "gridView" | "up" | "focusList";
 
 /** What the gateway does about a name conflict. */
 export type OnConflict = "fail" | "replace" | "rename";

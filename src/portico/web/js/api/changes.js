@@ -4,8 +4,9 @@ import { jobs } from "../jobs/jobs.js";
 import { encoded, nameOf } from "../paths.js";
 import { fileUrl, nameFromUrl, request, TRASH, trashedIds } from "./client.js";
 
-/** @import { JobBody, OnConflict } from "../types.js" */
+/** @import { JobBody, OnConflict, RewindBody } from "../types.js" */
 
+const REWINDS = "/backend/1.0.0/rewinds";
 const OPTIONS = { tree: true, headers: { Prefer: "respond-async" } };
 
 /**
@@ -53,4 +54,17 @@ export async function restore(id, onConflict = "fail") {
 
 export async function emptyTrash() {
   await ended(await request("DELETE", TRASH, OPTIONS));
+}
+
+/** What a rewind would do. @param {{since: string, path: string}} changes @param {AbortSignal} signal @returns {Promise<RewindBody>} */
+export async function planRewind(changes, signal) {
+  return (await request("POST", REWINDS, { json: { ...changes, dryRun: true }, signal })).json();
+}
+
+/** Undo one's own changes. @param {{since: string, path: string}} changes @returns {Promise<RewindBody>} */
+export async function rewind(changes) {
+  const begun = await (await request("POST", REWINDS, { json: changes, tree: true })).json();
+  if (!begun.job) return begun;
+  await jobs.finished(begun.job);
+  return (await request("GET", `${REWINDS}/${begun.id}`)).json();
 }

@@ -4,7 +4,7 @@ import { errorFrom, InvalidName, isAbort, Unreachable } from "./errors.js";
 import { encoded, isName, split } from "../paths.js";
 import { session } from "./session.js";
 
-/** @import { EntryBody, ListingPage, SearchPage, TrashPage } from "../types.js" */
+/** @import { ActivityPage, EntryBody, ListingPage, SearchPage, TrashPage } from "../types.js" */
 /** @typedef {{username: string, rights: string[], mounts?: import("./mounts.js").Mount[]}} Access */
 /** @typedef {{signal?: AbortSignal, headers?: Record<string, string>, json?: object, tree?: boolean}} RequestOptions `json`: the body; `tree`: it may be done in part */
 
@@ -119,6 +119,12 @@ export const makeFolder = (path, signal) => post(path, { action: "MKDIR" }, { si
 /** @param {{cursor: string | null, signal?: AbortSignal}} options @returns {Promise<TrashPage>} */
 export async function trashPage({ cursor, signal }) {
   return (await request("GET", `${TRASH}?${new URLSearchParams({ size: "100", ...(cursor ? { cursor } : {}) })}`, { signal })).json();
+}
+
+/** What happened to a file or folder. @param {string} path @param {{cursor: string | null, signal?: AbortSignal}} options @returns {Promise<ActivityPage>} */
+export async function activityPage(path, { cursor, signal }) {
+  const query = { action: "ACTIVITY", size: "50", ...(cursor ? { cursor } : {}) };
+  return (await request("GET", fileUrl(path, query), { signal })).json();
 }
 
 /** The user behind this token, with current rights. @returns {Promise<Access>} */

@@ -1,7 +1,7 @@
 /** The details of a file or folder: a pane at the side, on phones a sheet. */
 
 import { etag, stat } from "../api/client.js";
-import { openDialog } from "./dialogs.js";
+import { button, openDialog } from "./dialogs.js";
 import { bdi, fill, make } from "../ui/dom.js";
 import { bytes, dateTime } from "../i18n/formats.js";
 import { copyText } from "../ui/clipboard.js";
@@ -17,13 +17,13 @@ import { t } from "../i18n/i18n.js";
 
 const COPIED_TIMEOUT = 2500;
 
-/** @param {string} path */
-export async function showDetails(path) {
+/** @param {string} path @param {() => void} [onActivity] shows what happened to it */
+export async function showDetails(path, onActivity) {
   const aborter = new AbortController();
   const list = make("dl", { class: "facts-list" });
   const problem = make("p", { class: "error", role: "alert" });
   const usage = new FolderUsage(path);
-  const { closed } = openDialog([bdi(path === "/" ? t("root") : nameOf(path))], { class: "details", body: [list, problem] });
+  const { closed } = openDialog([bdi(path === "/" ? t("root") : nameOf(path))], { class: "details", body: [list, problem], actions: onActivity ? [button(t("activity"), { onclick: onActivity })] : [] });
   fill(list, fact(t("path"), copied(path, t("copyPath"))), fact(t("address"), copied(pageUrl(path), t("copyLink"))));
   const { connection } = session.mounts.at(path) ?? {};
   if (connection) list.append(fact(t("keptIn"), bdi(connection)));
@@ -63,15 +63,15 @@ function folderFacts(body, usage) {
 function usageView(usage) {
   const text = make("span", {});
   const spinner = make("span", { class: "spinner", "aria-hidden": "true", hidden: true });
-  const button = make("button", { type: "button", class: "small", onclick: () => (usage.running ? usage.stop() : usage.run().then(() => announce(text.textContent))) }, t("calculate"));
+  const start = make("button", { type: "button", class: "small", onclick: () => (usage.running ? usage.stop() : usage.run().then(() => announce(text.textContent))) }, t("calculate"));
   usage.addEventListener("change", () => {
     const { running, complete, error, files: count } = usage;
     fill(text, ...(error ? errorContent(error) : [t(complete ? "usedBy" : "usedSoFar", { count, size: bytes(usage.bytes) })]));
     spinner.hidden = !running;
-    button.hidden = complete;
-    button.textContent = t(running ? "stopLoading" : "searchOn");
+    start.hidden = complete;
+    start.textContent = t(running ? "stopLoading" : "searchOn");
   });
-  return make("span", { class: "usage" }, text, spinner, button);
+  return make("span", { class: "usage" }, text, spinner, start);
 }
 
 /** @param {string} label @param {Child} value */
@@ -79,13 +79,13 @@ const fact = (label, value) => make("div", {}, make("dt", {}, label), make("dd",
 
 /** A text with a button to copy it. @param {string} text @param {string} label */
 function copied(text, label) {
-  const button = make("button", { type: "button", class: "quiet round", "aria-label": label, title: label, onclick: async () => {
+  const copy = make("button", { type: "button", class: "quiet round", "aria-label": label, title: label, onclick: async () => {
     await copyText(text);
     announce(t("copied"));
-    fill(button, icon("check"));
-    setTimeout(() => fill(button, icon("copy")), COPIED_TIMEOUT);
+    fill(copy, icon("check"));
+    setTimeout(() => fill(copy, icon("copy")), COPIED_TIMEOUT);
   } }, icon("copy"));
-  return make("span", { class: "copied" }, bdi(text), button);
+  return make("span", { class: "copied" }, bdi(text), copy);
 }
 
 /** As `sha256sum` prints it. @param {string} digest `sha-256=:Base64:` */

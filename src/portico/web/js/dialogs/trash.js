@@ -55,13 +55,13 @@ export async function showTrash(onRestored) {
   const row = (item) => {
     const when = t(item.reason === "replaced" ? "replacedOn" : "deletedOn", { date: dateTime(item.deletedAt) });
     const facts = [when, item.size === null ? "" : bytes(item.size), t("keptUntil", { date: dateTime(item.expiresAt) })].filter(Boolean).join(" · ");
-    const restore = button(t("restore"), { "aria-label": t("restoreItem", { name: item.name }), onclick: () => bringBack(item, element) });
+    const restore = button(t("restore"), { "aria-label": t("restoreItem", { name: item.name }), onclick: () => takeOut(item, element) });
     const element = make("li", {}, icon(item.isFolder ? "folderSolid" : "file"), make("div", {}, bdi(item.path, { class: "strong" }), make("span", { class: "hint" }, facts)), session.mayIn(item.path, "upload", "overwrite") ? restore : null);
     return element;
   };
   /** @param {TrashedItem} item @param {HTMLElement} element */
-  const bringBack = (item, element) => attempt(async () => {
-    if (!(await restored(item))) return;
+  const takeOut = (item, element) => attempt(async () => {
+    if (!(await bringBack(item))) return;
     const next = element.nextElementSibling ?? element.previousElementSibling;
     element.remove();
     update();
@@ -83,8 +83,8 @@ export async function showTrash(onRestored) {
   aborter.abort();
 }
 
-/** Whether it is back; if its name is taken, the user decides. @param {TrashedItem} item */
-async function restored(item) {
+/** Whether it is back; if its name is taken, the user decides. @param {Pick<TrashedItem, "id" | "name" | "path">} item */
+export async function bringBack(item) {
   try {
     await restore(item.id);
   } catch (error) {

@@ -43,6 +43,7 @@ const CONDITIONS = {
   copyLink: { allowed: () => true, fits: one },
   share: { allowed: (path, { folder }) => linkKinds(path, folder).length > 0, fits: one },
   details: { allowed: may("list"), fits: one },
+  activity: { allowed: (path) => !session.isGuest && session.mayIn(path, "list"), fits: one },
   rename: { allowed: whole(may("upload", "overwrite")), fits: one },
   move: { allowed: whole((path) => session.mounts.allowMoveFrom(path)), fits: some },
   copy: { allowed: whole((path) => !session.isGuest && session.may("upload") && session.mayIn(path, "download")), fits: some },

@@ -2,6 +2,7 @@
 
 import * as actions from "./actions.js";
 import { showAutomateDialog } from "../dialogs/automate.js";
+import { showActivity } from "../dialogs/activity.js";
 import { showDetails } from "../dialogs/details.js";
 import { showShareDialog } from "../dialogs/share.js";
 import { download, downloadFolder } from "./downloads.js";
@@ -19,7 +20,8 @@ export async function runCommand(view, name) {
   if (actions.isEntryAction(name)) {
     if (!actions.isOffered(name, listing.path, entries)) return;
     if (name === "download") await download(listing.path, entries);
-    else if (name === "details") await showDetails(join(listing.path, entries[0].name));
+    else if (name === "details") await detailsOf(view, join(listing.path, entries[0].name));
+    else if (name === "activity") await activityOf(view, join(listing.path, entries[0].name));
     else if (name === "share") await showShareDialog(join(listing.path, entries[0].name), entries[0].folder);
     else if (name === "rename") view.goTo(await actions.rename(listing, entries[0]));
     else await actions[name](listing, entries);
@@ -28,7 +30,9 @@ export async function runCommand(view, name) {
   } else if (name === "downloadFolder") {
     if (actions.isOfferedIn(name, view.path)) await downloadFolder(view.path);
   } else if (name === "folderDetails") {
-    if (session.mayIn(view.path, "list")) await showDetails(view.path);
+    if (session.mayIn(view.path, "list")) await detailsOf(view, view.path);
+  } else if (name === "folderActivity") {
+    if (session.mayIn(view.path, "list") && !session.isGuest) await activityOf(view, view.path);
   } else if (name === "uploadFiles" || name === "uploadFolder") {
     if (actions.isOfferedIn("upload", view.path)) view.onUpload(name === "uploadFiles" ? "files" : "folder");
   } else if (name === "automate") {
@@ -42,3 +46,9 @@ export async function runCommand(view, name) {
   } else if (name === "up" && view.path !== "/") view.leaveFor(parent(view.path));
   if (name === "focusList" || name === "clear") view.grid.focus();
 }
+
+/** @param {FolderView} view @param {string} path */
+const activityOf = (view, path) => showActivity(path, () => view.refresh({ quiet: true }));
+
+/** @param {FolderView} view @param {string} path */
+const detailsOf = (view, path) => showDetails(path, session.isGuest ? undefined : () => activityOf(view, path));

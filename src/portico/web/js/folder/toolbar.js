@@ -19,6 +19,7 @@ const ENTRY_ACTIONS = [
   { name: "copyLink", label: "copyLink", icon: "link", key: "L", menuOnly: true },
   { name: "share", label: "share", icon: "share", menuOnly: true },
   { name: "details", label: "details", icon: "info", key: "I", menuOnly: true },
+  { name: "activity", label: "activity", icon: "history", key: "H", menuOnly: true },
   { name: "rename", label: "rename", icon: "rename", key: "F2" },
   { name: "move", label: "move", icon: "move", key: "M" },
   { name: "copy", label: "copy", icon: "copy", key: "C" },
