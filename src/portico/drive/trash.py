@@ -190,12 +190,13 @@ class DriveTrash:
             change.is_in_doubt = True
             _log_unsettled(record, error)
 
-    async def left_by(self, change: BegunChange, path: Path, reason: str) -> list[Trashed]:
+    async def left_by(self, change: BegunChange, path: Path, reason: str) -> list[tuple[Trashed, Version]]:
         """What a change whose process has vanished had put into the trash."""
         found, trash_id, user = [], change.id, change.line.user or None
         for _ in range(_MOST_LEFT):
             if entry := await self.find(self.place_of(trash_id)):
-                found.append(self._record(trash_id, path, version_of(entry), reason, user, change.at))
+                version = version_of(entry)
+                found.append((self._record(trash_id, path, version, reason, user, change.at), version))
             trash_id = next_id(trash_id)
         return found
 

@@ -159,6 +159,7 @@ class Journal:
             at=self._database.now(),
             before=_version(recording.before),
             line=encode(recording.line).decode(),
+            mark=recording.mark,
             **_places(recording.place, recording.target),
         )
         self._under_way += 1
@@ -201,12 +202,20 @@ class Journal:
         return found
 
     async def settle(
-        self, change: BegunChange, outcome: str, *, kept: Sequence[Trashed] = (), after: Version | None = None
+        self,
+        change: BegunChange,
+        outcome: str,
+        *,
+        kept: Sequence[Trashed] = (),
+        before: Version | None = None,
+        after: Version | None = None,
     ) -> None:
         """Settle a change that another process has begun, unless that was done meanwhile."""
         change.line.outcome = outcome
         self.file.end(change.line)
-        noted = msgspec.structs.replace(change.noted, after=_version(after), kept=[*kept])
+        noted = msgspec.structs.replace(
+            change.noted, before=_version(before or change.before), after=_version(after), kept=[*kept]
+        )
         await self._put(_settled(self._row(change.line), noted))
 
     async def checkpoint(self) -> None:

@@ -258,6 +258,7 @@ changes_begun = Table(
     Column("target", Text),
     Column("before", Text),
     Column("line", Text, nullable=False),
+    Column("mark", String(64)),
 )
 
 # Rewinds, while they run and for some time after. `plan` has their steps, of which `done` were carried out.

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
+from secrets import token_hex
 
 import msgspec
 
@@ -141,7 +142,10 @@ class Upload:
                         self._guarded(name, chunks, change, hashing, before_commit, counted),
                         content_type or guess_content_type(name),
                         WriteOptions(
-                            at_most=self._announced if size is None else size, if_match=if_match, modified=modified
+                            at_most=self._announced if size is None else size,
+                            if_match=if_match,
+                            modified=modified,
+                            mark=token_hex(16),
                         ),
                         change,
                     )
