@@ -320,8 +320,10 @@ class Drive:
         return entry
 
     def _stored(self, folder: Path, entry: Entry, change: Recording) -> None:
+        place = self.place(folder.child(entry.name))
         if change.target is None:
-            change.place = self.place(folder.child(entry.name))
+            change.place = place
+        if change.target in (None, place):
             change.stored(entry)
 
     async def _write(
@@ -512,6 +514,8 @@ class Drive:
         with with_advice("Repeat the request to continue.", path):
             kept = self._keeps and (self.trash.holds or not permanent)
             if not (kept and await self.trash.delete(place, change, recursive=recursive, held=permanent)):
+                if not change.has_begun:
+                    change.before = change.before or UNSEEN
                 await change.begin()
                 await self._provider.delete(place, recursive=recursive)
 

@@ -97,6 +97,11 @@ class Recording:
     def stored(self, entry: Entry) -> None:
         self.after = version_of(entry)
 
+    def hashed(self, sha256: bytes | None) -> None:
+        """The digest of what was stored, if it is known."""
+        if self.after and sha256:
+            self.after = msgspec.structs.replace(self.after, sha256=sha256.hex())
+
     def new_trash_id(self) -> str:
         self._last_id = next_id(self._last_id) if self._last_id else self.id
         return self._last_id

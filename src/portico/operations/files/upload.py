@@ -149,6 +149,7 @@ class Upload:
                         ),
                         change,
                     )
+                change.hashed(hashing.sha256 if hashing else None)
             finally:
                 self.trash_ids += change.trash_ids
             if entry.name != name:
