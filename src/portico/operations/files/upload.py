@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
-from secrets import token_hex
+from random import getrandbits
 
 import msgspec
 
@@ -145,7 +145,7 @@ class Upload:
                             at_most=self._announced if size is None else size,
                             if_match=if_match,
                             modified=modified,
-                            mark=token_hex(16),
+                            mark=f"{getrandbits(128):032x}",
                         ),
                         change,
                     )
