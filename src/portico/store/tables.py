@@ -328,6 +328,7 @@ digests = Table(
     Column("sha256", LargeBinary(32), nullable=False),
     Column("etag", String(1024), nullable=False),
     Column("size", BigInteger, nullable=False),
+    Column("path", Text),
 )
 
 # Changes that go on after their request was answered. The process that does the work

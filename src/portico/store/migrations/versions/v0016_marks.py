@@ -1,7 +1,7 @@
-"""A change that has begun says by which mark its file is recognized."""
+"""A change that has begun says by which mark its file is recognized, and a digest the path of its file."""
 
 from alembic import op
-from sqlalchemy import Column, String
+from sqlalchemy import Column, String, Text
 
 revision = "0016"
 down_revision = "0015"
@@ -11,3 +11,4 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("changes_begun", Column("mark", String(64)))
+    op.add_column("digests", Column("path", Text))
