@@ -23,9 +23,11 @@ from portico.model import timestamps
 from portico.model.paths import Path, Place
 from portico.observability.audit import AuditLine, encode
 from portico.store.database import Database
-from portico.store.journal import Journal, remove_rows
+from portico.store.journal import Journal
+from portico.store.journal_retention import remove_rows
 from portico.store.journal_search import Search, find
 from portico.store.schema import migrate
+from portico.store.signatures import Signer
 from portico.store.tables import journal
 
 GROUP = "journal"
@@ -173,10 +175,11 @@ async def _searches(file: FilePath, now: int, rounds: int) -> list[Line]:
 async def _retention(file: FilePath, seconds: int) -> list[Line]:
     """Half of the rows are too old; while they go, others come."""
     database = Database(f"sqlite:///{file}")
-    one = Journal(database, node="one")
+    signer = Signer(bytes(32))
+    one = Journal(database, node="one", signer=signer)
     before = await database.first(select(func.count()).select_from(journal))
     took: list[float] = []
-    sweep = asyncio.create_task(remove_rows(database, timedelta(days=DAYS / 2)))
+    sweep = asyncio.create_task(remove_rows(database, timedelta(days=DAYS / 2), signer))
     begin = time.perf_counter()
     pending: set[asyncio.Task[None]] = set()
     for number in range(seconds * _CHANGES // _AT_ONCE):

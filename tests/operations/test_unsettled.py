@@ -14,10 +14,11 @@ from portico.drive.trash import DriveTrash
 from portico.model.errors import ProviderUnavailable
 from portico.model.paths import TRASH, Path
 from portico.model.rights import DEFAULT_RIGHTS
-from portico.model.versions import version_of
+from portico.model.versions import Version, version_of
 from portico.observability.audit import AuditLine, encode
 from portico.operations.actors.unsettled import settle_changes
 from portico.providers.contract.provider import Provider
+from portico.providers.contract.uploads import WriteOptions
 from portico.providers.local.provider import LocalProvider
 from portico.store.begun_changes import Noted
 from portico.store.database import Database
@@ -26,6 +27,7 @@ from portico.store.leases import Leases
 from portico.store.recordings import BegunChange
 from portico.store.trash import Trashed, TrashRecords
 
+from ..conformance.actions import pieces
 from ..conformance.trash.actions import KEEP
 
 ID = f"{1:024x}"
@@ -38,6 +40,7 @@ class Unsettled:
         self.folder = folder
         self.left: list[BegunChange] = []
         self.settled: list[tuple[str, list[str]]] = []
+        self.before: Version | None = None
         self.failures: list[str] = []
         self.provider: Provider = LocalProvider(str(folder))
         self.records = TrashRecords(database)
@@ -46,8 +49,11 @@ class Unsettled:
     async def left_open(self) -> Sequence[BegunChange]:
         return self.left
 
-    async def settle(self, _: BegunChange, outcome: str, *, kept: Sequence[Trashed] = (), after: Any = None) -> None:
+    async def settle(
+        self, _: BegunChange, outcome: str, *, kept: Sequence[Trashed] = (), before: Version | None, after: Any = None
+    ) -> None:
         self.settled.append((outcome, [record.id for record in kept]))
+        self.before = before
 
     async def names(self) -> list[str]:
         return ["c"]
@@ -69,14 +75,20 @@ class Unsettled:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
 
-    async def begun(self, action: str, place: str, target: str | None = None, *, connection: str = "c") -> None:
+    async def begun(
+        self, action: str, place: str, target: str | None = None, *, connection: str = "c", at: int = 0, **known: Any
+    ) -> None:
         """A change that begins now; what is at its last place is what it would replace or remove."""
-        at = Path(tuple((target or place).split("/")[1:]))
-        entry = await (await self.of_connection("c")).find(at)
+        path = Path(tuple((target or place).split("/")[1:]))
+        entry = await (await self.of_connection("c")).find(path)
         before = msgspec.json.encode(version_of(entry)).decode() if entry else None
-        line = encode(AuditLine(action=action, outcome="begun")).decode()
+        line = encode(AuditLine(action=action, outcome="begun", bytes=3)).decode()
         to = connection if target else None
-        self.left.append(BegunChange(Noted(ID, 0, connection, place, to, target, before, line)))
+        noted = Noted(ID, at, connection, place, to, target, before, line)
+        self.left.append(BegunChange(msgspec.structs.replace(noted, **known)))
+
+    async def store(self, path: str, mark: str) -> None:
+        await self.provider.write(Path.parse(path), pieces(b"new"), "text/plain", WriteOptions(mark=mark))
 
     async def outcome(self) -> tuple[str, list[str]]:
         await settle_changes(cast("Journal", self), cast("ConnectionPool", self))
@@ -122,6 +134,45 @@ async def test_an_upload(unsettled: Unsettled, now: dict[str, str], outcome: tup
     await unsettled.begun("upload", "/f")
     await have(unsettled, now)
     assert await unsettled.outcome() == outcome
+
+
+@pytest.mark.parametrize("there", ["", "f"], ids=["new", "replacing"])
+async def test_an_upload_is_recognized_by_its_mark(unsettled: Unsettled, there: str) -> None:
+    if there:
+        unsettled.write(there)
+    await unsettled.begun("upload", "/f", mark="mine")
+    await unsettled.store("f", "mine")
+    assert await unsettled.outcome() == ("done", [])
+
+
+@pytest.mark.parametrize("there", ["", "f"], ids=["new", "replacing"])
+async def test_a_file_with_another_mark_says_nothing(unsettled: Unsettled, there: str) -> None:
+    if there:
+        unsettled.write(there)
+    await unsettled.begun("upload", "/f", mark="mine")
+    await unsettled.store("f", "another")
+    assert await unsettled.outcome() == ("unknown", [])
+
+
+async def test_a_file_that_was_linked_into_the_trash_and_is_still_there_was_not_replaced(unsettled: Unsettled) -> None:
+    """The file is seen only at the commit, after the change has begun."""
+    unsettled.write("f")
+    version = version_of(await unsettled.provider.stat(Path.parse("f")))
+    await unsettled.begun("upload", "/f", mark="mine", before=None)
+    await unsettled.provider.copy_to_trash(Path.parse("f"), Path((TRASH, ID)))
+    assert await unsettled.outcome() == ("interrupted", [ID])
+    assert unsettled.before == version
+
+
+async def test_a_file_older_than_the_change_was_not_replaced(unsettled: Unsettled) -> None:
+    unsettled.write("f")
+    await unsettled.begun("upload", "/f", mark="mine", before=None, at=2**42)
+    assert await unsettled.outcome() == ("interrupted", [])
+
+
+async def test_a_new_file_that_is_not_there_was_not_stored(unsettled: Unsettled) -> None:
+    await unsettled.begun("upload", "/f", mark="mine")
+    assert await unsettled.outcome() == ("interrupted", [])
 
 
 @pytest.mark.parametrize(

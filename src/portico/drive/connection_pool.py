@@ -64,6 +64,7 @@ log = structlog.get_logger()
 _SWEEPS = {
     "sweep-failed": "connections",
     "changes-not-settled": "changes",
+    "digests-not-swept": "digests",
     "uploads-not-swept": "uploads",
     "upload-not-swept": "uploads",
     "trash-not-swept": "trash",

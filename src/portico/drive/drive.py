@@ -228,6 +228,10 @@ class Drive:
         except (NotFound, NotAFolder):
             return None
 
+    async def has_mark(self, path: Path, mark: str, size: int) -> bool:
+        """As `Provider.has_mark`."""
+        return await self._provider.has_mark(self._place(path), mark, size)
+
     async def find_root(self) -> Entry | None:
         """What is at the root, which may be gone. Needs no right, as `find`."""
         if self._root.is_root:
@@ -296,6 +300,7 @@ class Drive:
         self._check_depth(path)
         replace = self._may_replace(on_conflict)
         folder = self._place(path.parent)
+        change.mark = options.mark
         began_at = time.monotonic()
         options = msgspec.structs.replace(options, replace=replace, ancestors_checked_at=self._writable.get(folder))
         change.concern(self.place(path))
@@ -315,8 +320,10 @@ class Drive:
         return entry
 
     def _stored(self, folder: Path, entry: Entry, change: Recording) -> None:
+        place = self.place(folder.child(entry.name))
         if change.target is None:
-            change.place = self.place(folder.child(entry.name))
+            change.place = place
+        if change.target in (None, place):
             change.stored(entry)
 
     async def _write(
@@ -371,6 +378,7 @@ class Drive:
         self, upload: ResumableUpload, path: Path, on_conflict: OnConflict | None, save: Save, *, change: Recording
     ) -> Entry:
         change.concern(self.place(path))
+        change.mark = upload.mark or None
         await change.begin()
         entry = await self._finish(upload, path, on_conflict, save, change)
         self._stored(path.parent, entry, change)
@@ -506,6 +514,8 @@ class Drive:
         with with_advice("Repeat the request to continue.", path):
             kept = self._keeps and (self.trash.holds or not permanent)
             if not (kept and await self.trash.delete(place, change, recursive=recursive, held=permanent)):
+                if not change.has_begun:
+                    change.before = change.before or UNSEEN
                 await change.begin()
                 await self._provider.delete(place, recursive=recursive)
 

@@ -75,6 +75,7 @@ class InstrumentedProvider(Provider):
     find_file = _timed("find_file", label="stat")
     read = _timed("read")
     write = _timed("write")
+    has_mark = _timed("has_mark", label="stat")
     check_ancestors = _timed("check_ancestors")
     make_folder = _timed("make_folder")
     delete = _timed("delete")
@@ -147,6 +148,10 @@ class _InstrumentedUpload(ResumableUpload):
     @property
     def offset(self) -> int:  # type: ignore[override]
         return self._inner.offset
+
+    @property
+    def mark(self) -> str:
+        return self._inner.mark
 
     @property
     def state(self) -> bytes:

@@ -16,7 +16,7 @@ import structlog
 from portico.model.entries import Entry
 from portico.model.errors import InvalidPath, IsAFolder, NotAFolder, NotFound, NotPossible, PorticoError, changed
 from portico.model.paths import TOP, TRASH, Path, Place
-from portico.model.versions import Version, version_of
+from portico.model.versions import UNSEEN, Version, version_of
 from portico.providers.contract.provider import DoesNotFitInTrash, Provider
 from portico.providers.contract.uploads import KeptFile
 from portico.runtime.tasks import for_each, run_to_end
@@ -95,7 +95,7 @@ class DriveTrash:
             await self._provider.move_to_trash(path, self.place_of(record.id))
         except DoesNotFitInTrash:
             if not ends_move:
-                change.before = None  # a folder of which nothing is kept was empty otherwise
+                change.before = UNSEEN  # a folder of which nothing is kept was empty otherwise
             return False
         except _INTERRUPTIONS:
             await run_to_end(self.note_arrived(record, change))
@@ -190,12 +190,13 @@ class DriveTrash:
             change.is_in_doubt = True
             _log_unsettled(record, error)
 
-    async def left_by(self, change: BegunChange, path: Path, reason: str) -> list[Trashed]:
+    async def left_by(self, change: BegunChange, path: Path, reason: str) -> list[tuple[Trashed, Version]]:
         """What a change whose process has vanished had put into the trash."""
         found, trash_id, user = [], change.id, change.line.user or None
         for _ in range(_MOST_LEFT):
             if entry := await self.find(self.place_of(trash_id)):
-                found.append(self._record(trash_id, path, version_of(entry), reason, user, change.at))
+                version = version_of(entry)
+                found.append((self._record(trash_id, path, version, reason, user, change.at), version))
             trash_id = next_id(trash_id)
         return found
 

@@ -15,13 +15,15 @@ class Version(msgspec.Struct, frozen=True, omit_defaults=True):
     modified: str = ""
     made_folders: int = 0
     """How many folders above it the change had to make."""
+    sha256: str = ""
+    """If it is known."""
 
     def is_same(self, other: "Version | None") -> bool:
         return other is not None and (self.is_folder, self.size, self.etag) == (other.is_folder, other.size, other.etag)
 
 
 UNSEEN: Final = Version(size=-1)
-"""Before a change that may have replaced something, and that kept nothing."""
+"""Before a change that has replaced or deleted something unseen, or may have, and that kept nothing."""
 
 
 def version_of(entry: Entry) -> Version:

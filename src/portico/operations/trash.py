@@ -15,6 +15,7 @@ from portico.drive.trash import item_gone
 from portico.model.errors import NotPossible, PorticoError
 from portico.model.paths import Path, Place
 from portico.model.rights import OVERWRITE, Right
+from portico.model.versions import Version
 from portico.operations.actors.actor import Standing
 from portico.operations.actors.auditing import Change, ChangeResult
 from portico.operations.actors.tree import Tree, tree_changed
@@ -179,6 +180,7 @@ class Trash:
         async with Change(self._journal, self._context, "trash.remove", path) as change:
             was = Place(record.connection, Path.parse(record.path))
             change.concern(was, Place(record.connection, drive.trash.place_of(record.id)))
+            change.before = Version(record.size or 0, record.is_folder)
             await change.begin()
             if await drive.trash.remove(record):
                 change.kept.append(record)

@@ -37,6 +37,7 @@ from portico.operations.actors.request_context import Admission
 from portico.operations.actors.tree import Trees
 from portico.operations.actors.unsettled import settle_changes
 from portico.operations.files.archives import ArchiveLimits, ArchiveMemory
+from portico.operations.files.digests import sweep_digests
 from portico.operations.files.downloads import Downloads
 from portico.operations.files.files import FileServices
 from portico.operations.files.receipts import Receipts
@@ -234,6 +235,7 @@ async def open_gateway(
             "throttle": throttle.sweep,
             "uploads": lambda: sweep_uploads(uploads, pool),
             "trash": lambda: sweep_trash(trash, pool, settings.trash_retention),
+            "digests": lambda: sweep_digests(digests, pool),
             "idempotency-keys": idempotency_keys.sweep,
             "jobs": jobs.records.sweep,
             "rewinds": rewinds.records.sweep,

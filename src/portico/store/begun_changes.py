@@ -43,6 +43,8 @@ class Noted(msgspec.Struct, omit_defaults=True):
     """Then the rest is known, too, and `line` has the outcome."""
     after: str | None = None
     kept: list[Trashed] = []
+    mark: str | None = None
+    """Of an upload: what its file has, and no other one (`WriteOptions.mark`)."""
 
 
 class BegunChanges(Protocol):

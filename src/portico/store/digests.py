@@ -1,23 +1,24 @@
 """The digests of files that were computed while they were uploaded.
 
 A digest holds as long as the file is the one that was hashed, by its etag. A file that was copied back from a backup has
-another one: `operations.digest_adoption` verifies it. Nothing removes the row of a file that is deleted or moved
-meanwhile: it matches no other file, and is overwritten by the next digest for its path, or goes with its connection.
+another one: `operations.digest_adoption` verifies it. The row of a file that is deleted or moved matches no other file: a sweep
+removes it, unless the next digest for its path overwrites it first.
 """
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import structlog
-from sqlalchemy import literal_column, select
+from sqlalchemy import delete, literal_column, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 
 from portico.model.entries import Entry
 from portico.model.errors import PorticoError
-from portico.store.database import AnyRow, Database, upsert
+from portico.store.database import SWEEP_WAIT, AnyRow, Database, upsert
 from portico.store.tables import digests
 
 _MAX_ETAG: Final = 1024
@@ -36,6 +37,14 @@ class FileDigest(NamedTuple):
     sha256: bytes
     etag: str
     """Of the file that was hashed."""
+
+
+class RecordedDigest(NamedTuple):
+    key: bytes
+    connection: str
+    path: str
+    """In the storage of the connection."""
+    etag: str
 
 
 class FileDigests:
@@ -88,6 +97,7 @@ class FileDigests:
         return {
             "location": _key(connection, location),
             "connection": connection,
+            "path": location.rpartition("\0")[2],
             "sha256": digest,
             "etag": entry.etag,
             "size": entry.size or 0,
@@ -100,6 +110,22 @@ class FileDigests:
     async def outdated(self, connection: str, files: Mapping[str, Entry]) -> dict[str, FileDigest]:
         """The digests that were recorded for the locations of these files when they were others, by their etags."""
         return await self._digests(connection, files, lambda row, file: row.etag != file.etag)
+
+    async def sample(self, most: int) -> list[RecordedDigest]:
+        """Some of all digests, by chance: those that follow a random key."""
+        start = secrets.token_bytes(32)
+        query = select(digests).where(digests.c.path.is_not(None)).order_by(digests.c.location)
+        rows = [*await self._database.fetch(query.where(digests.c.location >= start).limit(most))]
+        if len(rows) < most:
+            rows += await self._database.fetch(query.where(digests.c.location < start).limit(most - len(rows)))
+        return [RecordedDigest(bytes(row.location), row.connection, row.path, row.etag) for row in rows]
+
+    async def remove(self, gone: Iterable[RecordedDigest]) -> None:
+        """Unless another digest was recorded for the path meanwhile."""
+        if known := [(each.key, each.etag) for each in gone]:
+            await self._database.execute(
+                delete(digests).where(tuple_(digests.c.location, digests.c.etag).in_(known)), wait=SWEEP_WAIT
+            )
 
     async def _digests(
         self, connection: str, files: Mapping[str, Entry], fits: Callable[[AnyRow, Entry], bool]

@@ -6,6 +6,7 @@ the audit log's file, too, if there is one.
 """
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -34,6 +35,8 @@ _PAUSE_SECONDS: Final = 0.25
 """How long a row may wait for others if no request waits for it."""
 _GATHER_SECONDS: Final = 0.002
 """The same for a row that a request waits for, while other changes are under way."""
+_GATHER_AT_MOST: Final = 0.02
+"""With PostgreSQL, half as long as the last batch took to write: all processes take turns, and each turn waits for the disk."""
 _RETRY_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 5.0
 _LEFT_AT_ONCE: Final = 1000
@@ -87,12 +90,10 @@ class Journal:
         self._under_way = 0
         """Changes that have begun, and will need a row."""
         self._batches = Batches(
-            self._write,
-            most=_BATCH,
-            pause=_PAUSE_SECONDS,
-            retry=_RETRY_SECONDS,
-            gather=lambda: _GATHER_SECONDS if self._under_way else 0,
+            self._write, most=_BATCH, pause=_PAUSE_SECONDS, retry=_RETRY_SECONDS, gather=self._gather
         )
+        self._took = 0.0
+        """Seconds for which the last batch was written."""
         self._lost = 0
         self._failure = ""
         """Why rows wait: until they are written, no change begins."""
@@ -106,6 +107,12 @@ class Journal:
         from portico.store.begun_rows import BegunRows  # slow to import, and a command changes no files
 
         return BegunRows(self._database, self._node)
+
+    def _gather(self) -> float:
+        if not self._under_way:
+            return 0
+        most = 0 if self._database.file else _GATHER_AT_MOST
+        return max(_GATHER_SECONDS, min(self._took / 2, most))
 
     def now(self) -> int:
         return self._database.now()
@@ -159,6 +166,7 @@ class Journal:
             at=self._database.now(),
             before=_version(recording.before),
             line=encode(recording.line).decode(),
+            mark=recording.mark,
             **_places(recording.place, recording.target),
         )
         self._under_way += 1
@@ -201,12 +209,20 @@ class Journal:
         return found
 
     async def settle(
-        self, change: BegunChange, outcome: str, *, kept: Sequence[Trashed] = (), after: Version | None = None
+        self,
+        change: BegunChange,
+        outcome: str,
+        *,
+        kept: Sequence[Trashed] = (),
+        before: Version | None = None,
+        after: Version | None = None,
     ) -> None:
         """Settle a change that another process has begun, unless that was done meanwhile."""
         change.line.outcome = outcome
         self.file.end(change.line)
-        noted = msgspec.structs.replace(change.noted, after=_version(after), kept=[*kept])
+        noted = msgspec.structs.replace(
+            change.noted, before=_version(before or change.before), after=_version(after), kept=[*kept]
+        )
         await self._put(_settled(self._row(change.line), noted))
 
     async def checkpoint(self) -> None:
@@ -288,7 +304,9 @@ class Journal:
             return _insert(connection, settled, self._chain)
 
         durable = self._chain.signs_next or any(waiting.is_waited_for for waiting in batch)
+        began = time.monotonic()
         lines = await self._database.at_once(work, durable=durable)
+        self._took = time.monotonic() - began
         self._chain.inserted()
         for line in lines:
             self.file.end(line)

@@ -33,6 +33,7 @@ class BegunChange:
         self.place = place_of(noted.connection, noted.place)
         self.target = None if noted.target is None else place_of(noted.to_connection or "", noted.target)
         self.before = None if noted.before is None else msgspec.json.decode(noted.before, type=Version)
+        self.mark = noted.mark
         self.line = _LINES.decode(noted.line)
 
 
@@ -61,6 +62,8 @@ class Recording:
         self.before: Version | None = None
         """What the change replaces or removes."""
         self.after: Version | None = None
+        self.mark: str | None = None
+        """Of an upload: by which its file is recognized if this process dies."""
         self.kept: list[Trashed] = []
         """What it has put into the trash."""
         self.is_in_doubt = False
@@ -93,6 +96,11 @@ class Recording:
 
     def stored(self, entry: Entry) -> None:
         self.after = version_of(entry)
+
+    def hashed(self, sha256: bytes | None) -> None:
+        """The digest of what was stored, if it is known."""
+        if self.after and sha256:
+            self.after = msgspec.structs.replace(self.after, sha256=sha256.hex())
 
     def new_trash_id(self) -> str:
         self._last_id = next_id(self._last_id) if self._last_id else self.id

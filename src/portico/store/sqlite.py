@@ -61,15 +61,13 @@ class Sqlite:
     ) -> AsyncGenerator[Callable[..., Awaitable[Any]]]:
         """Runs one statement. It takes the write lock at its begin, as `begin` does for several."""
         async with self._turn() if writes else nullcontext():
-            await self._check_file()
-            yield partial(self._plain.run, wait=wait, durable=durable)
+            yield partial(self._plain.run, wait=wait, durable=durable, check=self._check_file_here)
 
     @asynccontextmanager
     async def transaction(self, wait: float, *, durable: bool) -> AsyncGenerator[Callable[..., Awaitable[Any]]]:
         """Runs a function as one transaction."""
         async with self._turn():
-            await self._check_file()
-            yield partial(self._plain.transact, durable=durable)
+            yield partial(self._plain.transact, durable=durable, check=self._check_file_here)
 
     @asynccontextmanager
     async def writing(self, wait: float) -> "AsyncGenerator[AsyncConnection]":
@@ -114,13 +112,20 @@ class Sqlite:
 
     async def _check_file(self) -> None:
         """Detect a removed or replaced file: open connections would go on with the old one."""
-        if self.file is None:
-            return
-        info = os.stat(self.file)
-        identity = (info.st_dev, info.st_ino)
-        if self._identity is not None and identity != self._identity:
+        if self._is_replaced():
             await self.engine.dispose()
-        self._identity = identity
+
+    def _check_file_here(self) -> None:
+        """The same in the thread that is about to use the file."""
+        if self._is_replaced():
+            self._plain.dispose_here()
+
+    def _is_replaced(self) -> bool:
+        if self.file is None:
+            return False
+        info = os.stat(self.file)
+        former, self._identity = self._identity, (info.st_dev, info.st_ino)
+        return former not in (None, self._identity)
 
     async def close(self) -> None:
         await self._plain.close()
@@ -200,28 +205,48 @@ class SqliteEngine:
                 await self._call(connection.close)
 
     async def run(
-        self, statement: Executable, parameters: Any, wait: float | None = None, *, durable: bool = True
+        self,
+        statement: Executable,
+        parameters: Any,
+        wait: float | None = None,
+        *,
+        durable: bool = True,
+        check: Callable[[], None] | None = None,
     ) -> Any:
         """The result of one statement, which is a transaction by itself, with one hop for all of it.
 
         A free connection is waited for at most `wait` seconds. What is not `durable` survives any process, but a power
-        failure may take it back: the disk is not waited for.
+        failure may take it back: the disk is not waited for. `check` is called first, in the same thread.
         """
 
         # Otherwise SQLite would commit each row by itself, and wait for the disk.
         begins = isinstance(parameters, Sequence)
         return await self._committed(
-            lambda connection: _read(connection.execute(statement, parameters)), wait, begins=begins, durable=durable
+            lambda connection: _read(connection.execute(statement, parameters)),
+            wait,
+            begins=begins,
+            durable=durable,
+            check=check,
         )
 
-    async def transact(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """The result of `work` in one transaction, with one hop for all of it. `durable`: as in `run`."""
-        return await self._committed(work, None, begins=True, durable=durable)
+    async def transact(
+        self, work: Callable[[Connection], T], *, durable: bool = True, check: Callable[[], None] | None = None
+    ) -> T:
+        """The result of `work` in one transaction, with one hop for all of it. `durable`, `check`: as in `run`."""
+        return await self._committed(work, None, begins=True, durable=durable, check=check)
 
     async def _committed(
-        self, work: Callable[[Connection], T], wait: float | None, *, begins: bool, durable: bool
+        self,
+        work: Callable[[Connection], T],
+        wait: float | None,
+        *,
+        begins: bool,
+        durable: bool,
+        check: Callable[[], None] | None,
     ) -> T:
         def commit() -> T:
+            if check:
+                check()
             with self._engine.connect() as connection:
                 driver = connection.connection.dbapi_connection
                 with nullcontext() if durable else _relaxed(driver):  # not possible within a transaction
@@ -256,7 +281,11 @@ class SqliteEngine:
 
     async def dispose(self) -> None:
         """Close the connections that are not in use; others are opened when they are needed."""
-        await self._call(self._engine.dispose)
+        await self._call(self.dispose_here)
+
+    def dispose_here(self) -> None:
+        """The same in this thread."""
+        self._engine.dispose()
 
     async def close(self) -> None:
         await self.dispose()

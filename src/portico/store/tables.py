@@ -258,6 +258,7 @@ changes_begun = Table(
     Column("target", Text),
     Column("before", Text),
     Column("line", Text, nullable=False),
+    Column("mark", String(64)),
 )
 
 # Rewinds, while they run and for some time after. `plan` has their steps, of which `done` were carried out.
@@ -327,6 +328,7 @@ digests = Table(
     Column("sha256", LargeBinary(32), nullable=False),
     Column("etag", String(1024), nullable=False),
     Column("size", BigInteger, nullable=False),
+    Column("path", Text),
 )
 
 # Changes that go on after their request was answered. The process that does the work

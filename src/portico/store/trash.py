@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection
-from secrets import token_hex
+from random import getrandbits
 from typing import Any, Final
 
 import msgspec
@@ -137,7 +137,7 @@ class TrashRecords:
 
 def new_id(now: int) -> str:
     """It begins with the time, so that the age of content whose row was lost is known."""
-    return f"{now:0{_TIME_DIGITS}x}{token_hex(6)}"
+    return f"{now:0{_TIME_DIGITS}x}{getrandbits(48):012x}"
 
 
 def next_id(trash_id: str) -> str:

@@ -15,7 +15,7 @@ from portico.providers.local import staging, trees
 from portico.providers.local import trees as traversal
 from portico.providers.local.confined_fs import Volume
 from portico.providers.local.provider import LocalProvider
-from portico.providers.local.threads import CancelToken
+from portico.providers.local.threads import CHANGES_AT_ONCE, CancelToken
 
 from .actions import at, content, names, put
 
@@ -182,7 +182,7 @@ async def test_a_change_that_waits_for_its_turn_is_not_made_when_it_is_called_of
 ) -> None:
     (top / "tree").mkdir()
     begun, go = held_sync
-    others = [asyncio.ensure_future(provider.make_folder(at(f"other-{n}"))) for n in range(4)]
+    others = [asyncio.ensure_future(provider.make_folder(at(f"other-{n}"))) for n in range(CHANGES_AT_ONCE)]
     assert await asyncio.to_thread(begun.wait, PATIENCE)
     task = asyncio.ensure_future(provider.move(at("tree"), at("moved")))
     await asyncio.sleep(0)

@@ -1,8 +1,15 @@
 """`settle_changes`: what became of changes whose processes have vanished, as far as the storage tells."""
 
 from collections import defaultdict
+from datetime import timedelta
+from typing import Final
+
+import msgspec
 
 from portico.drive.connection_pool import ConnectionPool
+from portico.drive.drive import Drive
+from portico.model import timestamps
+from portico.model.entries import Entry
 from portico.model.errors import PorticoError
 from portico.model.paths import Path, Place
 from portico.model.versions import Version, version_of
@@ -12,6 +19,14 @@ from portico.store.recordings import BegunChange
 from portico.store.trash import DELETED, HELD, REPLACED, Trashed
 
 _EVENT = "changes-not-settled"
+_CLOCKS_DIFFER_BY: Final = timedelta(minutes=5)
+"""At most, those of a storage and of the database."""
+
+
+class _Result(msgspec.Struct):
+    outcome: str
+    kept: list[tuple[Trashed, Version]] = []
+    after: Version | None = None
 
 
 async def settle_changes(journal: Journal, pool: ConnectionPool) -> None:
@@ -24,46 +39,80 @@ async def settle_changes(journal: Journal, pool: ConnectionPool) -> None:
         try:
             for change in changes:
                 if {place.connection for place in (change.place, change.target) if place} <= {*names}:
-                    outcome, kept, after = await _result(pool, change)
-                    await journal.settle(change, outcome, kept=kept, after=after)
+                    result = await _result(pool, change)
                 else:
-                    await journal.settle(change, UNKNOWN)
+                    result = _Result(UNKNOWN)
+                records = [record for record, _ in result.kept]
+                replaced = [version for record, version in result.kept if record.reason == REPLACED]
+                before = change.before or (replaced[-1] if replaced else None)
+                await journal.settle(change, result.outcome, kept=records, before=before, after=result.after)
         except PorticoError as error:
             pool.not_swept(connection, _EVENT, error)
         else:
             pool.swept(connection, _EVENT)
 
 
-async def _result(pool: ConnectionPool, change: BegunChange) -> tuple[str, list[Trashed], Version | None]:
-    if change.line.action == "trash.remove" and change.target:
+async def _result(pool: ConnectionPool, change: BegunChange) -> _Result:
+    action = change.line.action
+    if action == "trash.remove" and change.target:
         record = await (await pool.of_connection(change.place.connection)).trash.kept(change.target.path.name)
-        return (INTERRUPTED if record and record.status != HELD else DONE), [record] if record else [], None
-    source = await _look(pool, change.place)
-    if change.line.action == "delete":
+        if record is None:
+            return _Result(DONE)
+        return _Result(DONE if record.status == HELD else INTERRUPTED, [(record, Version())])
+    there = await _look(pool, change.place)
+    source = version_of(there) if there else None
+    if action == "delete":
         kept = await _left(pool, change, change.place, DELETED)
         if source is None:
-            return DONE, kept, None
-        return (INTERRUPTED if source == change.before and not kept else UNKNOWN), kept, source
+            return _Result(DONE, kept)
+        return _Result(INTERRUPTED if source == change.before and not kept else UNKNOWN, kept, source)
     at = change.target or change.place
-    now = await _look(pool, at) if change.target else source
+    entry = await _look(pool, at) if change.target else there
+    now = version_of(entry) if entry else None
     kept = await _left(pool, change, at, REPLACED)
+    if change.mark is not None:
+        return _Result(await _upload_outcome(pool, change, entry, kept), kept, now)
     if change.target and change.place.connection != change.target.connection:
         kept += await _left(pool, change, change.place, DELETED)
-    if now is not None and now.is_folder and change.line.action == "mkdir":
-        return DONE, kept, now
+    if now is not None and now.is_folder and action == "mkdir":
+        return _Result(DONE, kept, now)
     if now == change.before and not kept:
-        return INTERRUPTED, kept, now
-    if change.line.action in ("move", "restore") and now is not None and source is None:
-        return DONE, kept, now
-    return UNKNOWN, kept, now
+        return _Result(INTERRUPTED, kept, now)
+    if action in ("move", "restore") and now is not None and source is None:
+        return _Result(DONE, kept, now)
+    return _Result(UNKNOWN, kept, now)
 
 
-async def _look(pool: ConnectionPool, place: Place) -> Version | None:
+async def _upload_outcome(
+    pool: ConnectionPool, change: BegunChange, entry: Entry | None, kept: list[tuple[Trashed, Version]]
+) -> str:
+    """Of an upload whose file has a mark: it is there, or what was there before still is."""
+    drive, size = await pool.of_connection(change.place.connection), change.line.bytes
+    if entry is None:
+        return INTERRUPTED if change.before is None and not kept else UNKNOWN
+    if change.mark and isinstance(size, int) and await drive.has_mark(_path(drive, change.place), change.mark, size):
+        return DONE
+    now = version_of(entry)
+    is_former = any(now.is_same(version) for version in (change.before, *(version for _, version in kept)) if version)
+    return INTERRUPTED if is_former or _is_older(entry, change) else UNKNOWN
+
+
+def _is_older(entry: Entry, change: BegunChange) -> bool:
+    """Whether nothing has been written since the change began."""
+    written = timestamps.to_datetime(entry.written) if entry.written else None
+    margin = _CLOCKS_DIFFER_BY.total_seconds()
+    return written is not None and written.timestamp() + margin < change.at / 1000
+
+
+async def _look(pool: ConnectionPool, place: Place) -> Entry | None:
     drive = await pool.of_connection(place.connection)
-    entry = await drive.find(Path(place.path.segments[len(drive.root.segments) :], place.path.as_folder))
-    return version_of(entry) if entry else None
+    return await drive.find(_path(drive, place))
 
 
-async def _left(pool: ConnectionPool, change: BegunChange, place: Place, reason: str) -> list[Trashed]:
+def _path(drive: Drive, place: Place) -> Path:
+    return Path(place.path.segments[len(drive.root.segments) :], place.path.as_folder)
+
+
+async def _left(pool: ConnectionPool, change: BegunChange, place: Place, reason: str) -> list[tuple[Trashed, Version]]:
     trash = (await pool.of_connection(place.connection)).trash
     return await trash.left_by(change, Path(place.path.segments), reason)

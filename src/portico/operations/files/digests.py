@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import aclosing
 from enum import StrEnum
@@ -10,13 +11,22 @@ from typing import NamedTuple
 
 import msgspec
 
+from portico.drive.connection_pool import ConnectionPool
 from portico.drive.drive import Drive
 from portico.model.entries import Download, Entry
 from portico.model.errors import Changed, DigestMismatch, NotFound, PorticoError
 from portico.model.paths import Path
-from portico.store.digests import FileDigests
+from portico.runtime.tasks import for_each
+from portico.store.digests import FileDigests, RecordedDigest
 
 _PAGE = 500
+_SAMPLE = 200
+_SAMPLES = 10
+"""In one sweep, at most."""
+_RARE = 10
+"""A sweep ends when fewer than one digest in so many is of a file that is gone."""
+_LOOKS_AT_ONCE = 8
+_EVENT = "digests-not-swept"
 
 
 class Adoption(StrEnum):
@@ -50,6 +60,39 @@ async def adopt_digests(drive: Drive, digests: FileDigests, connection: str) -> 
             if same:
                 await digests.adopt(connection, location, entry, recorded.sha256)
             yield path, Adoption.ADOPTED if same else Adoption.DIFFERENT
+
+
+async def sweep_digests(digests: FileDigests, pool: ConnectionPool, *, sample: int = _SAMPLE) -> int:
+    """Remove digests of files that are gone; returns how many. It looks at some digests by chance, and at more as long as many are."""
+    removed = 0
+    for _ in range(_SAMPLES):
+        found: defaultdict[str, list[RecordedDigest]] = defaultdict(list)
+        for each in await digests.sample(sample):
+            found[each.connection].append(each)
+        gone = [each for name, some in found.items() for each in await _gone(pool, name, some)]
+        await digests.remove(gone)
+        removed += len(gone)
+        if len(gone) * _RARE < sample:
+            break
+    return removed
+
+
+async def _gone(pool: ConnectionPool, connection: str, found: list[RecordedDigest]) -> list[RecordedDigest]:
+    gone: list[RecordedDigest] = []
+    try:
+        drive = await pool.of_connection(connection)
+
+        async def look(each: RecordedDigest) -> None:
+            segments = Path.parse(each.path).segments[len(drive.root.segments) :]
+            if not await drive.find(Path(segments)):
+                gone.append(each)
+
+        await for_each(look, found, _LOOKS_AT_ONCE)
+    except PorticoError as error:  # it may be the storage that is gone
+        pool.not_swept(connection, _EVENT, error)
+        return []
+    pool.swept(connection, _EVENT)
+    return gone
 
 
 async def sha256_of(download: Download) -> bytes | None:

@@ -177,8 +177,9 @@ class _Stream:
         options = WriteOptions(at_most=download.stop, modified=download.entry.modified)
         on_conflict = OnConflict.REPLACE if self._replace else OnConflict.FAIL
         async with aclosing(download.chunks) as chunks, self._recorded(path, target) as change:
+            content = _begun_at_end(hashing.watch(chunks), change)
             stored = await self._to.write(
-                target, hashing.watch(chunks), download.entry.content_type, on_conflict, options, change=change
+                target, content, download.entry.content_type, on_conflict, options, change=change
             )
         await hashing.check()
         if await sha256_of(await self._to.read_to_compare(target, stored)) != hashing.sha256:
@@ -207,6 +208,13 @@ class _Stream:
             return False
         self._note(target, found)
         return True
+
+
+async def _begun_at_end(chunks: AsyncIterator[bytes], change: Recording) -> AsyncIterator[bytes]:
+    async for chunk in chunks:
+        yield chunk
+        del chunk
+    await change.begin()  # the provider commits next
 
 
 def _mark(path: Path, entry: Entry) -> bytes:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
+from random import getrandbits
 
 import msgspec
 
@@ -141,10 +142,14 @@ class Upload:
                         self._guarded(name, chunks, change, hashing, before_commit, counted),
                         content_type or guess_content_type(name),
                         WriteOptions(
-                            at_most=self._announced if size is None else size, if_match=if_match, modified=modified
+                            at_most=self._announced if size is None else size,
+                            if_match=if_match,
+                            modified=modified,
+                            mark=f"{getrandbits(128):032x}",
                         ),
                         change,
                     )
+                change.hashed(hashing.sha256 if hashing else None)
             finally:
                 self.trash_ids += change.trash_ids
             if entry.name != name:

@@ -89,6 +89,7 @@ class UploadCompletion:
             except PorticoError:
                 await self._discount(claim, upload, details)
                 raise
+            change.hashed(details.sha256)
             if entry.name != path.name:
                 change.line.path = str(path.parent.child(entry.name))
         return entry, change.trash_ids

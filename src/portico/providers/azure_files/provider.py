@@ -92,7 +92,7 @@ class AzureFilesProvider(Provider):
                 ancestors_checked=options.ancestors_checked_at is not None,
                 if_match=options.if_match,
             )
-        staged = StagedFile(self._share, content_type, options.at_most)
+        staged = StagedFile(self._share, content_type, options.at_most, mark=options.mark)
         try:
             async with split(self._memory, chunks, lambda _: RANGE_BYTES, options.at_most) as parts:
                 await staged.begin(parts.first)
@@ -126,6 +126,10 @@ class AzureFilesProvider(Provider):
         upload = AzureFilesUpload(self._share, self._memory, msgspec.json.decode(state, type=ShareState))
         await upload.check()
         return upload
+
+    async def has_mark(self, path: Path, mark: str, size: int) -> bool:
+        with translated(path.name):
+            return await self._share.has_mark(path, mark, size)
 
     async def check_ancestors(self, folder: Path) -> None:
         names.check(folder)

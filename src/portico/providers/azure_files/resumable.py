@@ -69,6 +69,10 @@ class AzureFilesUpload(ResumableUpload):
                     raise upload_gone()
 
     @property
+    def mark(self) -> str:
+        return self._state.id
+
+    @property
     def state(self) -> bytes:
         return msgspec.json.encode(msgspec.structs.replace(self._state, offset=self.offset))
 

@@ -29,6 +29,8 @@ _VERSION = "2024-11-04"
 _DOTS = {"x-ms-allow-trailing-dot": "true", "x-ms-source-allow-trailing-dot": "true"}
 _TARGET_DOTS = {"x-ms-allow-trailing-dot": "true"}
 _FOLDER = {"restype": "directory"}
+_MARK = "x-ms-meta-portico_upload"
+"""The metadata by which an upload recognizes its file."""
 MAX_PAGE_SIZE = 5000
 _EARLIEST = datetime(1601, 1, 1, tzinfo=UTC)
 """The first time that the service can keep."""
@@ -94,6 +96,15 @@ class Share:
         headers = await self._look("HEAD", path, {})
         return Found(file_entry(path.name, headers), _id(headers)) if headers else None
 
+    async def has_mark(self, path: Path, mark: str, size: int) -> bool:
+        """`mark`: that of `create`, or the id of the file."""
+        headers = await self._look("HEAD", path, {}) if names.possible(path) else None
+        return (
+            headers is not None
+            and mark in (headers.get(_MARK), _id(headers))
+            and size_of(headers.get("Content-Length")) == size
+        )
+
     async def folder(self, path: Path) -> Found | None:
         if not names.possible(path):
             return None
@@ -133,9 +144,11 @@ class Share:
     async def make_folder(self, path: Path) -> None:
         await self._service.send("PUT", self._url(path), _FOLDER)
 
-    async def create(self, path: Path, size: int, content_type: str) -> str:
+    async def create(self, path: Path, size: int, content_type: str, mark: str | None = None) -> str:
         """Create a file of zeros. Returns its id."""
         headers = {"x-ms-type": "file", "x-ms-content-length": str(size), "x-ms-content-type": content_type}
+        if mark is not None:
+            headers[_MARK] = mark
         return _id((await self._service.send("PUT", self._url(path), headers=headers)).headers)
 
     async def resize(self, path: Path, size: int, content_type: str) -> None:

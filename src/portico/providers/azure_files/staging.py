@@ -48,13 +48,21 @@ _CLEANUP_FRACTION = 3
 class StagedFile:
     """A file that is invisible until `commit`."""
 
-    def __init__(self, share: Share, content_type: str, at_most: int | None = None, path: Path | None = None) -> None:
+    def __init__(
+        self,
+        share: Share,
+        content_type: str,
+        at_most: int | None = None,
+        path: Path | None = None,
+        mark: str | None = None,
+    ) -> None:
         self.id = ""
         self.room = 0
         """The size of the file at the service, which may be more than was written."""
         self._share = share
         self._type = content_type if _HEADER_TEXT.fullmatch(content_type) else UNKNOWN_TYPE
         self._at_most = at_most
+        self._mark = mark
         self._path = path or hidden_path()
         self._begun = False
         self._size = 0
@@ -68,7 +76,9 @@ class StagedFile:
         self.room = room
         self._begun = True
         with translated("upload"):
-            self.id = await in_staging(self._share, lambda: self._share.create(self._path, room, self._type))
+            self.id = await in_staging(
+                self._share, lambda: self._share.create(self._path, room, self._type, self._mark)
+            )
 
     async def send(self, part: UploadPart) -> None:
         start = (part.number - 1) * RANGE_BYTES

@@ -183,6 +183,10 @@ class Provider(ABC):
         `NotFound`: the service has lost it.
         """
 
+    async def has_mark(self, path: Path, mark: str, size: int) -> bool:
+        """Whether there is a file at `path` that was stored with this mark, as `WriteOptions` says, and has this size."""
+        return False
+
     @abstractmethod
     async def check_ancestors(self, folder: Path) -> None:
         """Raise `NotAFolder` if `folder` or one of its ancestors is a file, so that nothing can be written into it.

@@ -85,6 +85,8 @@ class WriteOptions(msgspec.Struct, frozen=True):
     by the monotonic clock."""
     kept: KeptFile | None = None
     """How the file that is replaced is kept."""
+    mark: str | None = None
+    """Letters and digits that no other upload has. Kept with the file, so that `Provider.has_mark` recognizes it."""
 
 
 class LoggedUpload(Protocol):
@@ -146,6 +148,11 @@ class ResumableUpload(ABC):
     offset: int
     """How many bytes have arrived and survive this process. A local disk may lose the last of them in a power failure;
     `Provider.resume_upload` then says how many are left. `finish` syncs all of them."""
+
+    @property
+    @abstractmethod
+    def mark(self) -> str:
+        """That of the file, as in `WriteOptions`."""
 
     @property
     @abstractmethod

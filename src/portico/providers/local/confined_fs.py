@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from itertools import compress, repeat
 
 from portico.model import timestamps
@@ -23,6 +24,8 @@ from portico.providers.local import stats
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MARKS = 1_000_000
+"""Nanoseconds in a millisecond, which is what Portico shows of a file's time."""
 _KIND = 0o170000
 """The bits of a mode that hold the file type."""
 _TRUSTED_SECONDS = 1.0
@@ -216,12 +219,26 @@ def entries_of(descriptor: int, names: list[str], *, folders: bool) -> list[Entr
     return list(map(Entry, names, repeat(False), sizes, times, guess_content_types(names)))
 
 
-def set_modified(file: int, modified: datetime | None) -> None:
-    """Give an open file the time that a client wants it to have, as far as the file system can hold it."""
-    if modified is not None:
-        nanoseconds = (modified - _EPOCH) // timedelta(microseconds=1) * 1000
-        with suppress(OSError, OverflowError):
-            os.utime(file, ns=(nanoseconds, nanoseconds))
+def set_modified(file: int, modified: datetime | None, mark: str | None) -> None:
+    """Give an open file the time that a client wants it to have, as far as the file system can hold it, and a mark.
+
+    The mark is in the nanoseconds below the millisecond.
+    """
+    if modified is None and mark is None:
+        return
+    nanoseconds = time.time_ns() if modified is None else (modified - _EPOCH) // timedelta(microseconds=1) * 1000
+    if mark is not None:
+        nanoseconds += _digits(mark) - nanoseconds % _MARKS
+    with suppress(OSError, OverflowError):
+        os.utime(file, ns=(nanoseconds, nanoseconds))
+
+
+def has_mark(info: os.stat_result, mark: str) -> bool:
+    return info.st_mtime_ns % _MARKS == _digits(mark)
+
+
+def _digits(mark: str) -> int:
+    return int.from_bytes(sha256(mark.encode()).digest()) % _MARKS
 
 
 def etag_of(info: os.stat_result) -> str:

@@ -22,6 +22,7 @@ from portico.providers.local.confined_fs import (
     Volume,
     entry_of,
     found,
+    has_mark,
     is_folder,
     opened_deepest,
     opened_folder,
@@ -93,6 +94,7 @@ class LocalProvider(Provider):
             alternatives=options.alternatives,
             if_match=options.if_match,
             modified=options.modified,
+            mark=options.mark,
             kept=options.kept,
         )
         return await upload(self._threads, self._buffers, path, chunks, staged)
@@ -115,6 +117,14 @@ class LocalProvider(Provider):
         elif not trusted:  # another program may have appended to the file
             resumable.offset = min(known_offset, await resumable.size())
         return resumable
+
+    async def has_mark(self, path: Path, mark: str, size: int) -> bool:
+        return await self._threads.run(self._threads.metadata, path, self._has_mark, path, mark, size)
+
+    def _has_mark(self, path: Path, mark: str, size: int) -> bool:
+        with suppress(NotFound, FileNotFoundError), found(self._top, path) as (_, info):
+            return not is_folder(info) and info.st_size == size and has_mark(info, mark)
+        return False
 
     async def check_ancestors(self, folder: Path) -> None:
         await self._threads.run(self._threads.metadata, folder, self._check_ancestors, folder)

@@ -59,6 +59,10 @@ class LocalUpload(ResumableUpload):
         return await self._run(self._size)
 
     @property
+    def mark(self) -> str:
+        return self._state.name
+
+    @property
     def state(self) -> bytes:
         return msgspec.json.encode(self._state)
 
@@ -115,6 +119,7 @@ class LocalUpload(ResumableUpload):
             replace=state.replace,
             alternatives=iter(()) if renamed else None,
             modified=state.modified,
+            mark=self.mark,
             kept=kept,
         )
 

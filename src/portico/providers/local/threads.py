@@ -10,6 +10,8 @@ from portico.model.paths import Path
 from portico.providers.local.errors import translate, translated
 from portico.runtime.threads import ThreadPool
 
+CHANGES_AT_ONCE = 8
+
 
 class Cancelled(Exception):
     """The work was cancelled before its end."""
@@ -48,8 +50,8 @@ class Threads:
         self.writes = ThreadPool(16, "local-writes")
         self.scans = ThreadPool(2, "local-scans")
         """Reading the names of a huge folder takes a second."""
-        self.changes = ThreadPool(4, "local-changes")
-        """Making a folder, renaming and removing a file: quick."""
+        self.changes = ThreadPool(CHANGES_AT_ONCE, "local-changes")
+        """Making a folder, renaming and removing a file: quick, but for the disk, which syncs several at once."""
         self.trees = ThreadPool(4, "local-trees")
         """Copying or merging a whole tree may take minutes."""
         self.removals = ThreadPool(4, "local-removals")

@@ -215,6 +215,7 @@ class StagedFile:
         alternatives: Iterator[Path] | None = None,
         if_match: str | None = None,
         modified: datetime | None = None,
+        mark: str | None = None,
         kept: KeptFile | None = None,
         alone: bool = False,
     ) -> None:
@@ -227,6 +228,7 @@ class StagedFile:
         self._alternatives = alternatives
         self._if_match = if_match
         self._modified = modified
+        self._mark = mark
         self._replaced = False
         self._made_folders = 0
         self._written = 0
@@ -266,7 +268,7 @@ class StagedFile:
     def commit(self) -> Entry:
         """Make the content durable, then the file visible, then the name durable."""
         file = self.open()
-        set_modified(file, self._modified)
+        set_modified(file, self._modified, self._mark)
         os.fsync(file)
         for _ in range(_COMMITS):
             try:

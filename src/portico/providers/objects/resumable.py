@@ -96,6 +96,10 @@ class ResumableObjectUpload(ResumableUpload):
         self._rest: UploadPart | None = None
 
     @property
+    def mark(self) -> str:
+        return self._state.id
+
+    @property
     def state(self) -> bytes:
         return self._state.encode()
 

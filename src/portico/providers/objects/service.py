@@ -272,4 +272,5 @@ def _shown(prefix: str, key: str, name: str) -> bool:
 
 def _new_state(key: str, content_type: str, options: WriteOptions) -> UploadState:
     size, modified = options.at_most, options.modified
-    return UploadState(token_hex(16), key, content_type, options.replace, renamed=False, size=size, modified=modified)
+    mark = options.mark or token_hex(16)
+    return UploadState(mark, key, content_type, options.replace, renamed=False, size=size, modified=modified)

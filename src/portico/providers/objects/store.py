@@ -310,6 +310,11 @@ class ObjectStore(ObjectService):
             name.take()
             await self.mark(folder_key(path))
 
+    async def has_mark(self, path: Path, mark: str, size: int) -> bool:
+        key = key_of(path)
+        state = UploadState(mark, key, "", replace=True, renamed=False, size=size, modified=None)
+        return await self.part_store(state).own(key, size) is not None
+
     async def check_ancestors(self, folder: Path) -> None:
         # A folder that holds something is only below folders that hold something. Of those below the deepest one,
         # only the next can be a file.
