@@ -66,7 +66,7 @@ async def test_every_change_is_shown_once_and_in_order(installation: Installatio
             assert shown(await events(operations, size=size)) == expected
         assert shown(await events(operations, "/e")) == [expected[0], expected[1], expected[5]]
         assert shown(await events(operations, "/d/f")) == [expected[4], *expected[-2:]]
-        assert [event.size for event in found] == [None, 2, 2, 2, 2, 2, None, 2, 1]
+        assert [event.size for event in found] == [2, 2, 2, 2, 2, 2, None, 2, 1]
         assert {(event.user, event.by_link, event.guest) for event in found} == {("web", False, None)}
         assert [event.path for event in found if event.is_folder] == [at("/d/new")]
         # What was replaced can be restored; the others are back, or removed.
