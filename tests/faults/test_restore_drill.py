@@ -104,9 +104,9 @@ def sign_in(http: httpx2.Client, client: tuple[str, str]) -> httpx2.Response:
     ("source", "target", "set_up_by"),
     [
         ("sqlite", "postgres", "file"),
-        ("postgres", "sqlite", "file"),
-        ("sqlite", "sqlite", "file"),
+        pytest.param("postgres", "sqlite", "file", marks=pytest.mark.thorough),
         ("postgres", "sqlite", "variables"),
+        pytest.param("sqlite", "sqlite", "file", marks=pytest.mark.thorough),
     ],
 )
 def test_a_program_keeps_its_credentials(
