@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from secrets import token_hex
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 from sqlalchemy import insert
@@ -116,6 +116,8 @@ class World:
         self._open()
         self.touched: list[tuple[str, set[Location]]] = []
         """By each act that had an effect: its actor, and the places."""
+        self.credentials: dict[str, dict[str, Any]] = {}
+        """What the audit lines of an actor have, if it is not just a user."""
 
     def _open(self) -> None:
         self.journal: Journal = journal_of(self.database)
@@ -148,7 +150,7 @@ class World:
 
     async def act(self, act: Act) -> str:
         """The outcome."""
-        recording = self.journal.recording(AuditLine(action=act.action, user=act.actor, path=act.path))
+        recording = self.journal.recording(AuditLine(action=act.action, path=act.path, **self._who(act.actor)))
         outcome = "done"
         try:
             await self._act(act, recording)
@@ -158,6 +160,13 @@ class World:
         if outcome == "done" or recording.kept:
             self.touched.append((act.actor, act.places))
         return outcome
+
+    def _who(self, actor: str) -> dict[str, Any]:
+        return self.credentials.get(actor, {"user": actor})
+
+    async def note(self, actor: str, action: str, **given: Any) -> None:
+        """A line about something else than files."""
+        await self.journal.note(AuditLine(action=action, **self._who(actor) | given))
 
     async def _act(self, act: Act, change: Recording) -> None:
         drive, path = self.drive(act.actor, act.at), Path.parse(act.path)
@@ -225,7 +234,8 @@ class World:
                     found[str(path)] = None
         return found
 
-    async def rewind(self, since: int = 0, **actor: str) -> Rewind:
+    async def rewind(self, since: int = 0, **actor: Any) -> Rewind:
+        """`actor`: as of `ActorFilter`."""
         await self.settled()
         request = RewindRequest(ActorFilter(**actor), since, by="admin")
         rewind_id = await self.rewinds.begin(request, await self.rewinds.plan(request))

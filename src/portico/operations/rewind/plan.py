@@ -16,6 +16,7 @@ from portico.model.versions import Version
 from portico.observability.audit import DONE, INTERRUPTED, UNKNOWN
 from portico.operations.rewind.locations import EMPTY, Location, Locations, Touched, is_in_trash, is_item
 from portico.operations.rewind.steps import Step, in_order
+from portico.store.history import ActorFilter
 from portico.store.trash import Trashed, next_id
 
 UPLOAD: Final = "upload"
@@ -120,6 +121,8 @@ class Plan(msgspec.Struct):
     """How many changes the steps undo."""
     seen: int = 0
     """The number of the last row of the journal that is taken into account."""
+    related: list[ActorFilter] = []
+    """Links and keys that belong to the same user, and seem to be the actor's, too."""
 
 
 class Scope(Protocol):
