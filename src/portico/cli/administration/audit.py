@@ -196,8 +196,10 @@ COMMANDS = {
                         metavar="FILE",
                         default=[],
                         repeatable=True,
-                        help="Also compare the checkpoints in this file of the audit log; can be repeated.",
+                        help="Compare the checkpoints in this file of the audit log; can be repeated. Default: the "
+                        "file of audit.log, if there is one.",
                     ),
+                    flag("--no-log", help="Don't compare with the audit log."),
                     JSON,
                 ),
                 "Example:\n  portico audit verify --log /var/lib/portico/audit.log",
