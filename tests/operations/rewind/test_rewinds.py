@@ -313,7 +313,7 @@ async def test_what_an_earlier_rewind_of_a_longer_time_has_undone_is_not_done_ag
 
 HIDES = {
     "a merge": [M("upload", "/junk/j"), M("copy", "/junk", "/d", flag=True)],
-    "a merge that is refused": [M("move", "/f", "/d", flag=True)],
+    "a merge that is refused": [M("mkdir", "/junk/f"), M("move", "/junk", "/d", flag=True)],
     "a merge into a folder that was moved": [
         M("move", "/d", "/x"),
         M("upload", "/junk/j"),
@@ -331,7 +331,15 @@ async def test_a_merge_does_not_save_what_the_actor_did_to_the_files_of_the_fold
     rewind = await world.rewind(user="m")
     found, _ = await done(world)
     assert before.items() <= found.items(), rewind
-    assert found.keys() - before.keys() <= {"/d/j"}
+    assert found.keys() - before.keys() <= {"/d/j", "/junk", "/junk/f"}
+
+
+@pytest.mark.parametrize("action", ["move", "copy"])
+async def test_a_file_that_could_not_replace_a_folder_is_not_in_the_report(world: World, action: str) -> None:
+    before = await done(world, *FILES)
+    assert await world.act(M(action, "/f", "/d", flag=True)) == "is-a-folder"
+    assert (await world.rewind(user="m")).left_alone == []
+    assert await done(world) == before
 
 
 async def test_what_was_deleted_for_good_and_is_left_alone_is_in_the_trash(world: World) -> None:
