@@ -187,6 +187,13 @@ async def removals(database: Database, number: int, since: int) -> list[Removals
     return found
 
 
+async def subjects(database: Database, action: str, after: int) -> set[str]:
+    """Of the lines with an action after a time."""
+    query = select(journal.c.line).where(journal.c.action == action, journal.c.at > after)
+    lines = [msgspec.json.decode(row.line) for row in await database.fetch(query)]
+    return {str(line["subject"]) for line in lines if "subject" in line}
+
+
 async def last_number(database: Database) -> int:
     row = await database.first(select(func.max(journal.c.number).label("last")))
     return (row and row.last) or 0
