@@ -153,8 +153,10 @@ def test_the_journal_is_searched(portico: Portico, home: Path, monkeypatch: pyte
     assert portico("audit", "list", "--limit", "3").err == ""
     assert portico("audit", "list", "--limit", "2", "--json").err == ""
     assert portico("audit", "list", "--action", "nothing").out == "No audit lines match.\n"
-    for wrong in (("--limit", "0"), ("--limit", "x"), ("--since", "soon")):
+    for wrong in (("--limit", "0"), ("--limit", "x"), ("--since", "soon"), ("--since", "2h", "--until", "3h")):
         assert portico("audit", "list", *wrong).code == 2
+    unknown = portico("audit", "list", "--connection", "none")
+    assert (unknown.code, unknown.out) == (1, "")
 
 
 def record(home: Path, *changes: tuple[AuditLine, Place]) -> None:

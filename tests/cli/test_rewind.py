@@ -115,6 +115,11 @@ def test_what_is_held(anna: Portico) -> None:
     chosen = ("--user", "anna", "--connection", "local")
     assert anna("held", "list", *chosen).out == "Nothing is held of anna in the connection local.\n"
     assert anna("held", "purge", *chosen, "--yes").out == "Nothing is held of anna in the connection local.\n"
+    for unknown in (("--user", "nobody"), ("--connection", "none")):
+        outcome = anna("held", "purge", *unknown, "--yes")
+        assert (outcome.code, outcome.out) == (1, "")
+        assert f"'{unknown[1]}' doesn't exist" in outcome.err
+    assert [line["action"] for line in anna("audit", "list", "--json").lines].count("held.purge") == 2
 
 
 def test_a_plan_counts_every_kind_of_step(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON, Facts, print_json
 from portico.cli.console.parser import Argument, Command, flag, option
 from portico.cli.console.terminal import at_terminal, confirm, notice
-from portico.cli.console.times import moment
+from portico.cli.console.times import check_order, moment
 from portico.model import timestamps
 from portico.model.errors import NotFound
 from portico.model.paths import Path
@@ -72,8 +72,7 @@ def _check_times(options: SimpleNamespace) -> None:
     now = clock.now()
     if (options.since or 0) > now:
         raise UsageMistake(f"--since is in the future: times are in UTC, and it is {_utc(now)} now.")
-    if options.until is not None and options.until <= (options.since or 0):
-        raise UsageMistake("--until must be later than --since: '--since 3h --until 2h' is the hour two hours ago.")
+    check_order(options.since, options.until)
 
 
 def _utc(at: int) -> str:
@@ -180,7 +179,7 @@ async def _freeze(accounts: Accounts, actor: "ActorFilter") -> None:
     for one, owner in [(one, await freezing.owner(one)) for one in actor.each()]:
         [(kind, name)] = one.given().items()
         async with audited(accounts.journal, ACTIONS[kind], owner.name) as line:
-            if kind != "user":
+            if kind in ("key", "link"):
                 setattr(line, kind, name)
             await freezing.freeze(one, owner)
         done = f"disabled {owner.name}" if one.user else f"ended the {kind} {name} of {owner.name}"
