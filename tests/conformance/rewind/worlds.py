@@ -272,7 +272,7 @@ def excused(world: World, rewind: Rewind, others: Iterable[set[Location]]) -> Ca
             if not places <= allowed and any(overlap(one, two) for one in places for two in allowed):
                 allowed |= places
                 grown = True
-    return lambda path: any(overlap(location(path), each) for each in allowed)
+    return lambda path: any(overlap(location(path.replace(" (merged)", "")), each) for each in allowed)
 
 
 _NAMES = ("a", "b", "c", "d/a", "d/b", "d/e/a", "f/a", "f/b")

@@ -253,7 +253,7 @@ async def test_a_rewind_that_was_cancelled_midway_is_completed_by_the_next(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = await done(world, *FILES)
-    await done(world, *MOVED)
+    left = await done(world, *MOVED)
     rewind_id, save = await planned(world), world.rewinds.records.save
 
     async def cancelled(*arguments: Any) -> bool:
@@ -265,8 +265,11 @@ async def test_a_rewind_that_was_cancelled_midway_is_completed_by_the_next(
     found = await world.rewinds.get(rewind_id)
     assert found.state == "cancelled"
     assert 0 < found.done < found.steps
-    assert (await world.rewind(user="m")).left_alone == []
+    second = await world.rewind(user="m")
+    assert second.left_alone == []
     assert await done(world) == before
+    both = await world.rewind(session=second.id, also=(ActorFilter(session=rewind_id),))
+    assert (await done(world), both.left_alone) == (left, [])
 
 
 @pytest.mark.parametrize("action", ["move", "move_to_trash", "restore"])
@@ -332,6 +335,33 @@ async def test_a_merge_does_not_save_what_the_actor_did_to_the_files_of_the_fold
     found, _ = await done(world)
     assert before.items() <= found.items(), rewind
     assert found.keys() - before.keys() <= {"/d/j", "/junk", "/junk/f"}
+
+
+INSTEAD = {
+    "deleted": [M("delete", "/d"), M("mkdir", "/d"), M("copy", "/junk", "/d", flag=True)],
+    "deleted for good": [M("delete", "/d", flag=True), M("copy", "/junk", "/d"), M("move", "/junk", "/d", flag=True)],
+    "moved away": [M("move", "/d", "/x"), M("upload", "/d/own"), M("copy", "/junk", "/d", flag=True)],
+    "moved to another connection": [
+        M("move", "/d", "/x", to="k"),
+        M("mkdir", "/d/e"),
+        M("copy", "/junk", "/d/e", flag=True),
+    ],
+}
+
+
+@pytest.mark.parametrize("case", INSTEAD)
+async def test_a_folder_comes_back_also_if_others_were_merged_where_it_was(world: World, case: str) -> None:
+    before, other = await done(world, *FILES)
+    left = await done(world, M("upload", "/d/f", content=b"m"), M("upload", "/junk/j"), *INSTEAD[case])
+    rewind = await world.rewind(user="m")
+    found, theirs = await done(world)
+    assert (before.items() <= found.items(), theirs) == (True, other), rewind
+    assert {each.why for each in rewind.left_alone} <= {"merged", "conflict"}
+    assert all(path.startswith(("/d (merged)", "/junk")) for path in found.keys() - before.keys())
+    again = await world.rewind(user="m")
+    assert (await done(world), again.steps) == ((found, theirs), 0)
+    assert (await world.rewind(session=rewind.id)).left_alone == []
+    assert await done(world) == left
 
 
 @pytest.mark.parametrize("action", ["move", "copy"])
