@@ -156,35 +156,40 @@ class Rewinds:
         What they did is no conflict: the plan goes back through it, too, and what they have undone needs no step.
         """
         found: list[str] = []
-        for rewind_id, text in await self.records.requests():
+        owners: dict[ActorFilter, str | None] = {}
+        for rewind_id, text in await self.records.requests(request.since):
             other = msgspec.json.decode(text, type=RewindRequest)
             if request.own is not None and other.own != request.own:
                 continue  # to users, what an administrator did is a conflict
             undone = all(one.session in found for one in other.actor.each())
-            if undone or await self._is_part(other, request):
+            if undone or await self._is_part(other, request, owners):
                 found.append(rewind_id)
         return found
 
-    async def _is_part(self, other: RewindRequest, request: RewindRequest) -> bool:
-        """Whether all that one undoes is also undone by the other."""
+    async def _is_part(
+        self, other: RewindRequest, request: RewindRequest, owners: dict[ActorFilter, str | None]
+    ) -> bool:
+        """Whether all that one undoes is also undone by the other. `owners`: the users of actors, as far as they are known."""
         if other.within[: len(request.within)] != request.within:
             return False
         if request.until is not None and (other.until is None or other.until > request.until):
             return False
-        if not all([await self._includes(request.actor, one) for one in other.actor.each()]):
+        if not all([await self._includes(request.actor, one, owners) for one in other.actor.each()]):
             return False
         # "2h ago" is later when the command is repeated
         return other.since >= request.since or not await changes_by(
             self._database, other.actor, ACTIONS, other.since, request.since
         )
 
-    async def _includes(self, actor: ActorFilter, one: ActorFilter) -> bool:
+    async def _includes(self, actor: ActorFilter, one: ActorFilter, owners: dict[ActorFilter, str | None]) -> bool:
         """A key's changes and those of a session are also the user's; those by a link may be."""
         with_guests = one.link or one.with_links
         users = {each.user.casefold() for each in actor.each() if each.user and (each.with_links or not with_guests)}
         if not users or one in actor.each():
             return one in actor.each()
-        return (one.user.casefold() if one.user else await user_of(self._database, one)) in users
+        if one not in owners:
+            owners[one] = one.user.casefold() if one.user else await user_of(self._database, one)
+        return owners[one] in users
 
     async def begin(self, request: RewindRequest, found: Plan) -> str:
         """Its id. It runs when `run` is called, in this process or any other; a user's own, when `carry_out` is."""
