@@ -185,7 +185,8 @@ class World:
                 await drive.delete(path, change=change, recursive=True, permanent=act.flag)
             case "restore":
                 if record := await self._trashed(act):
-                    await drive.restore(record, on_conflict, change=change)
+                    name = Path.parse(act.target) if act.target else None
+                    await drive.restore(record, on_conflict, change=change, target=name)
             case "trash.remove":
                 if record := await self._trashed(act):
                     await self._remove(record, change)
@@ -277,25 +278,37 @@ def excused(world: World, rewind: Rewind, others: Iterable[set[Location]]) -> Ca
 
 _NAMES = ("a", "b", "c", "d/a", "d/b", "d/e/a", "f/a", "f/b")
 _FOLDERS = ("d", "d/e", "f", "g")
+_TWINS = ("a", "A", "\u00e9", "e\u0301", "d/a", "D/a", "d/A", "d/\u00e9/x", "d/e\u0301/x")
+_TWIN_FOLDERS = ("d", "D", "d/\u00e9", "d/e\u0301")
+"""Names that some storage takes for one."""
 
 
 def acts(
-    seed: int, number: int, actors: tuple[str, ...], *, apart: bool, connections: tuple[str, ...] = ("c",)
+    seed: int,
+    number: int,
+    actors: tuple[str, ...],
+    *,
+    apart: bool,
+    connections: tuple[str, ...] = ("c",),
+    twins: bool = False,
 ) -> list[Act]:
-    """`apart`: each actor has a folder."""
+    """`apart`: each actor has a folder. `twins`: names differ in case or normalisation only, and
+    files are restored under other names."""
     dice = random.Random(seed)
+    names, folders = (_TWINS, _TWIN_FOLDERS) if twins else (_NAMES, _FOLDERS)
     found = []
     for index in range(number):
         actor = dice.choice(actors)
         top = f"/{actor}/" if apart else "/"
-        file, other = (top + dice.choice(_NAMES) for _ in range(2))
-        folder, second = (top + dice.choice(_FOLDERS) for _ in range(2))
+        file, other = (top + dice.choice(names) for _ in range(2))
+        folder, second = (top + dice.choice(folders) for _ in range(2))
         anything, anywhere = dice.choice((file, folder)), dice.choice((other, second))
         content, flag = f"{actor} {index}".encode(), dice.random() < 0.6
         at, to = (connections[0] if len(connections) == 1 else dice.choice(connections) for _ in range(2))
         action = dice.choice(("upload", "upload", "upload", "mkdir", "move", "move", "copy", "delete", "delete"))
         if dice.random() < 0.25:
-            action = dice.choice(("restore", "trash.remove", "upload in parts", "delete for good"))
+            rare = ("restore", "trash.remove", "upload in parts", "delete for good")
+            action = dice.choice((*rare, "restore as") if twins else rare)
         match action:
             case "upload" | "upload in parts":
                 found.append(Act(actor, "upload", file, "" if action == "upload" else file, content, at=at))
@@ -303,6 +316,8 @@ def acts(
                 found.append(Act(actor, action, folder, at=at))
             case "move" | "copy":
                 found.append(Act(actor, action, anything, anywhere, flag=flag, at=at, to=to))
+            case "restore as":
+                found.append(Act(actor, "restore", anything, anywhere, flag=flag, at=at, to=at))
             case "delete" | "delete for good":
                 found.append(Act(actor, "delete", anything, flag=action != "delete", at=at))
             case _:
