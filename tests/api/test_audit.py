@@ -64,6 +64,10 @@ async def test_sign_ins_good_and_bad(gateway: Gateway, clock: Clock) -> None:
         ("sign-out", "web", "done"),
     ]
     assert lines(gateway)[0]["request_id"] == response.headers["X-Request-Id"]
+    opened = (await gateway.login()).json()
+    credentials = {"Authorization": f"Bearer {opened['access_token']}"}
+    assert (await gateway.client.post("/backend/logout", headers=credentials)).status_code == 204
+    assert len({line["session"] for line in lines(gateway)[-2:]}) == 1
     assert all(line["client"] == "127.0.0.1" for line in lines(gateway))
     text = (gateway.settings.home / "audit.log").read_text()
     for secret in (

@@ -153,8 +153,10 @@ def test_the_journal_is_searched(portico: Portico, home: Path, monkeypatch: pyte
     assert portico("audit", "list", "--limit", "3").err == ""
     assert portico("audit", "list", "--limit", "2", "--json").err == ""
     assert portico("audit", "list", "--action", "nothing").out == "No audit lines match.\n"
-    for wrong in (("--limit", "0"), ("--limit", "x"), ("--since", "soon")):
+    for wrong in (("--limit", "0"), ("--limit", "x"), ("--since", "soon"), ("--since", "2h", "--until", "3h")):
         assert portico("audit", "list", *wrong).code == 2
+    unknown = portico("audit", "list", "--connection", "none")
+    assert (unknown.code, unknown.out) == (1, "")
 
 
 def record(home: Path, *changes: tuple[AuditLine, Place]) -> None:
@@ -303,6 +305,10 @@ def tamper(
     return run
 
 
+UNCHAIN = """
+UPDATE journal SET chain = NULL, position = NULL, previous = NULL, hash = NULL;
+DELETE FROM journal_proofs
+"""
 SWAP_NUMBERS = """
 UPDATE journal SET number = 12 - number - 100 WHERE number IN (3, 9);
 UPDATE journal SET number = number + 100 WHERE number < 0
@@ -314,11 +320,13 @@ UPDATE journal SET line = (SELECT line FROM old WHERE old.number = 19 - journal.
 
 
 def test_a_journal_that_nobody_touched_is_verified(portico: Portico, tamper: Callable[[str], None], home: Path) -> None:
-    outcome = portico("audit", "verify", "--log", str(home / "audit.log"))
+    outcome = portico("audit", "verify")
     assert (outcome.code, outcome.err) == (0, "")
-    assert re.fullmatch(r"Verified 16 lines of 1[56] processes, from 2\S+Z to 2\S+Z: no findings\.\n", outcome.out)
-    [summary] = portico("audit", "verify", "--json").lines
-    assert {"lines": 16, "unproven": 0, "before": 0, "findings": 0}.items() <= summary.items()
+    verified, compared = outcome.out.splitlines()
+    assert re.fullmatch(r"Verified 16 lines of 1[56] processes, from 2\S+Z to 2\S+Z: no findings\.", verified)
+    assert compared == f"Compared with the checkpoints in {home / 'audit.log'}."
+    [summary] = portico("audit", "verify", "--json", "--no-log").lines
+    assert {"lines": 16, "unproven": 0, "before": 0, "findings": 0, "logs": []}.items() <= summary.items()
 
 
 @pytest.mark.parametrize(
@@ -331,20 +339,46 @@ def test_a_journal_that_nobody_touched_is_verified(portico: Portico, tamper: Cal
         (SWAP_LINES, [("reordered", 7, 12)]),
         ("DELETE FROM journal WHERE number > 6", [("cut", 7, 16)]),
         ("DELETE FROM journal", [("cut", 1, 16)]),
+        (UNCHAIN, [("checkpoint-missing", None, None)]),
+        ("DELETE FROM journal; DELETE FROM journal_proofs", [("checkpoint-missing", None, None)]),
     ],
 )
 def test_what_was_done_to_the_journal_is_named(
     portico: Portico, tamper: Callable[[str], None], statements: str, expected: list[tuple[str, int | None, int]]
 ) -> None:
     tamper(statements)
-    outcome = portico("audit", "verify", "--json")
+    outcome = portico("audit", "verify", "--json", "--no-log")
     assert outcome.code == 1
     *findings, summary = outcome.lines
     assert [(each["finding"], each["first"], each["last"]) for each in findings] == expected
     assert summary["findings"] == len(expected)
-    table = portico("audit", "verify")
+    table = portico("audit", "verify", "--no-log")
     assert table.code == 1
     assert table.out.splitlines()[: len(expected)] == [each["text"] for each in findings]
+
+
+@pytest.mark.parametrize(
+    ("statements", "before", "expected"),
+    [(UNCHAIN, 2, ("unchained", 1, 2)), ("DELETE FROM journal; DELETE FROM journal_proofs", 0, ("cut", 2, 2))],
+)
+def test_the_log_shows_what_the_next_line_hides(
+    portico: Portico, home: Path, statements: str, before: int, expected: tuple[object, ...]
+) -> None:
+    portico("user", "add", "ann", "--password-stdin", stdin=PASSWORD)
+    with closing(sqlite3.connect(home / "portico.db")) as database:
+        database.executescript(statements)
+    portico("user", "disable", "ann")
+    alone = portico("audit", "verify", "--no-log")
+    assert alone.code == 0
+    assert (f"{before} lines are from before lines were chained, which began at 2" in alone.out) == bool(before)
+    assert "Not compared with an audit log" in alone.err
+    *findings, _ = portico("audit", "verify", "--json").lines
+    assert expected in [(each["finding"], each["first"], each["last"]) for each in findings]
+    (home / "audit.log").unlink()
+    gone = portico("audit", "verify")
+    assert gone.err.startswith(
+        f"Warning: the audit log {home / 'audit.log'} can't be read (No such file or directory)."
+    )
 
 
 def test_without_the_secret_key_nothing_is_verified_and_no_key_is_made(anna: Portico, home: Path) -> None:
@@ -360,7 +394,7 @@ def test_the_log_shows_that_the_whole_database_was_put_back(portico: Portico, ho
     shutil.copy(home / "portico.db", tmp_path)
     portico("user", "disable", "ann")
     shutil.copy(tmp_path / "portico.db", home)
-    assert portico("audit", "verify").code == 0
+    assert portico("audit", "verify", "--no-log").code == 0
     log = home / "audit.log"
     log.write_bytes(log.read_bytes() + b'{"checkpoint"\n{"checkpoint":1}\n"checkpoint')
     *findings, _ = portico("audit", "verify", "--log", str(log), "--json").lines
@@ -375,7 +409,7 @@ def test_a_backup_with_another_key_begins_anew(portico: Portico, home: Path, tmp
     backup = str(tmp_path / "backup")
     assert portico("backup", backup).code == 0
     assert portico("restore", backup, "--replace", "--yes").code == 0
-    [summary] = portico("audit", "verify", "--json").lines
+    [summary] = portico("audit", "verify", "--no-log", "--json").lines
     assert (summary["lines"], summary["before"], summary["unproven"]) == (3, 0, 0)
     (home / "secret.key").unlink()
     portico("user", "disable", "ann")
@@ -383,5 +417,5 @@ def test_a_backup_with_another_key_begins_anew(portico: Portico, home: Path, tmp
     assert outcome.code == 1
     assert "isn't signed with this gateway's key" in outcome.out
     assert portico("restore", backup, "--replace", "--yes", "--lost-key").code == 0
-    [summary] = portico("audit", "verify", "--json").lines
+    [summary] = portico("audit", "verify", "--no-log", "--json").lines
     assert (summary["lines"], summary["before"], summary["findings"]) == (1, 2, 0)

@@ -8,6 +8,7 @@ import pytest
 from portico.cli.administration import rewind
 from portico.operations.rewind.plan import LeftAlone, Plan
 from portico.operations.rewind.steps import Step
+from portico.store.history import ActorFilter
 
 from .conftest import Portico
 
@@ -21,8 +22,8 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--since", "1h"], "Say whose changes to undo, with one of --user, --key, --link and --session."),
-        (["--user", "a", "--key", "b", "--since", "1h"], "Say whose changes to undo"),
+        (["--since", "1h"], "Say whose changes to undo, with --user, --key, --link or --session."),
+        (["--key", "b", "--since", "1h", "--with-links"], "--with-links needs --user"),
         (["--user", "anna"], "--since is missing: say when the first change was made"),
         (["--user", "anna", "--since", "yesterday"], "--since must be a duration such as 45m"),
         (["--user", "anna", "--since", "2"], "--since must be a duration such as 45m"),
@@ -46,17 +47,32 @@ def test_without_changes_there_is_nothing_to_ask(anna: Portico) -> None:
     outcome = anna("rewind", "--user", "anna", "--since", "1h")
     assert (outcome.code, outcome.out) == (0, "0 changes can be undone.\n")
     assert outcome.err.startswith("The journal has no changes of files by the user anna since 20")
-    assert outcome.err.endswith("Z. Check the name.\n")
-    named = anna("rewind", "--key", "laptop", "--since", "2026-01-31", "--until", "2026-02-01")
-    assert named.err == (
-        "The journal has no changes of files by the key laptop since 2026-01-31T00:00Z until 2026-02-01T00:00Z. "
-        "Check the id (not a name).\n"
+    assert outcome.err.endswith("Z.\n")
+    key = anna("key", "add", "anna", "--name", "laptop", "--json").data["id"]
+    both = anna("rewind", "--key", key, "--user", "anna", "--since", "2026-01-31", "--until", "2026-02-01")
+    assert both.err == (
+        f"The journal has no changes of files by the user anna and the key {key} since 2026-01-31T00:00Z until "
+        "2026-02-01T00:00Z.\n"
     )
     assert anna("rewind", "--user", "anna", "--since", "1h", "--dry-run", "--json").data == {
         "dryRun": True,
         "steps": [],
         "leftAlone": [],
+        "related": [],
     }
+
+
+def test_an_unknown_actor_is_a_mistake(anna: Portico) -> None:
+    key = anna("key", "add", "anna", "--name", "laptop", "--json").data["id"]
+    for kind, name, sentence in (
+        ("key", "laptop", f"'laptop' is the key's name, but its id is needed: --key {key}"),
+        ("key", "nope", "The journal has no line of a key 'nope'; list the ids with 'portico key list'."),
+        ("link", "nope", "The journal has no line of a link 'nope'; find it with 'portico audit list'."),
+        ("user", "nobody", "The user 'nobody' doesn't exist"),
+    ):
+        outcome = anna("rewind", f"--{kind}", name, "--key", key, "--since", "1h")
+        assert (outcome.code, outcome.out) == (1, "")
+        assert sentence in outcome.err
 
 
 def test_an_unknown_rewind(anna: Portico) -> None:
@@ -99,12 +115,22 @@ def test_what_is_held(anna: Portico) -> None:
     chosen = ("--user", "anna", "--connection", "local")
     assert anna("held", "list", *chosen).out == "Nothing is held of anna in the connection local.\n"
     assert anna("held", "purge", *chosen, "--yes").out == "Nothing is held of anna in the connection local.\n"
+    for unknown in (("--user", "nobody"), ("--connection", "none")):
+        outcome = anna("held", "purge", *unknown, "--yes")
+        assert (outcome.code, outcome.out) == (1, "")
+        assert f"'{unknown[1]}' doesn't exist" in outcome.err
+    assert [line["action"] for line in anna("audit", "list", "--json").lines].count("held.purge") == 2
 
 
 def test_a_plan_counts_every_kind_of_step(capsys: pytest.CaptureFixture[str]) -> None:
     steps = [Step(action, ("c", "f")) for action in ("restore", "restore", "remove", "move", "make", "tidy", "show")]
     alone = [LeftAlone("conflict", ("c", "d"), by="bob")]
-    rewind._show_plan(Plan(steps, alone, undone=9), SimpleNamespace(as_json=False, dry_run=True))
+    options = SimpleNamespace(
+        as_json=False, dry_run=True, freeze=True, user=["o'hara"], key=["k"], link=[], session=[], with_links=False,
+        since=0, until=1000, connection="c", below="/a b",
+    )  # fmt: skip
+    related = [ActorFilter(link="l1"), ActorFilter(link="l2")]
+    rewind._show_plan(Plan(steps, alone, undone=9, related=related), options)
     shown = capsys.readouterr()
     assert shown.out == (
         "9 changes can be undone: 2 to bring back, 1 to remove, 1 to remove if empty, 1 to move back, 1 to make again, "
@@ -112,8 +138,13 @@ def test_a_plan_counts_every_kind_of_step(capsys: pytest.CaptureFixture[str]) ->
         "1 change is left alone:\n"
         "  c:/d: bob has changed it since\n"
     )
-    assert shown.err == "Nothing was changed. To list each step, add --json.\n"
-    rewind._show_plan(Plan([], [], undone=9), SimpleNamespace(as_json=False, dry_run=True))
+    assert shown.err == (
+        "The link l1 and the link l2 may be the same actor's. To undo that, too:\n"
+        "  portico rewind --user 'o'\"'\"'hara' --key k --link l1 --link l2 --since 1970-01-01T00:00:00.000Z "
+        "--until 1970-01-01T00:00:01.000Z --connection c --below '/a b' --freeze\n"
+        "Nothing was changed. To list each step, add --json.\n"
+    )
+    rewind._show_plan(Plan([], [], undone=9), options)
     assert capsys.readouterr().out == "Nothing is left to undo of 9 changes.\n"
 
 

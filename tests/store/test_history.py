@@ -42,7 +42,7 @@ async def numbers(pages: AsyncIterator[Sequence[AnyRow]]) -> list[int]:
 
 
 async def test_the_changes_of_an_actor(written: Database) -> None:
-    async def found(since: int = 0, until: int | None = None, **actor: str) -> list[int]:
+    async def found(since: int = 0, until: int | None = None, **actor: Any) -> list[int]:
         rows = await changes_by(written, ActorFilter(**actor), ["upload"], since, until)
         return [row.number for row in rows]
 
@@ -52,6 +52,10 @@ async def test_the_changes_of_an_actor(written: Database) -> None:
     assert await found(key="k2") == [3]
     assert await found(link="l1") == [4]
     assert await found(session="s1") == [5]
+    assert await found(user="Ann", with_links=True) == [7, 4, 3, 1]
+    both = ActorFilter(key="k1", also=(ActorFilter(link="l1"),))
+    assert await found(key="k1", also=both.also) == [4, 2]
+    assert await numbers(changes_after(written, 2, 1000, both, ["upload"], 0, None)) == [7, 5, 3]
     assert await found(key="k%") == await found(user="%") == []
     assert await user_of(written, ActorFilter(link="l1")) == "ann"
 

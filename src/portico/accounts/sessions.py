@@ -31,6 +31,8 @@ class TokenPair(Confidential, msgspec.Struct, frozen=True):
     scope: str
     user: User
     refresh_expires_in: int
+    session: str = ""
+    """The id of a session that was started."""
 
 
 def not_signed_in() -> NotSignedIn:
@@ -65,7 +67,9 @@ class Sessions:
 
         The statements in `along` are part of the same transaction. `device` and `address` are shown to the user.
         """
-        return await self._pair(lambda digests: self._records.begin(user, digests, along, device, address))
+        family = secrets.token_hex(16)
+        pair = await self._pair(lambda digests: self._records.begin(family, user, digests, along, device, address))
+        return msgspec.structs.replace(pair, session=family)
 
     async def refresh(
         self, refresh_token: str, *, begin: Callable[[str], Awaitable[object]] | None = None, address: str = ""

@@ -14,7 +14,16 @@ from typing import Self
 import structlog
 
 from portico.model.entries import Entry
-from portico.model.errors import InvalidPath, IsAFolder, NotAFolder, NotFound, NotPossible, PorticoError, changed
+from portico.model.errors import (
+    InvalidPath,
+    IsAFolder,
+    NotAFolder,
+    NotFound,
+    NotPossible,
+    PorticoError,
+    cannot_replace_folder,
+    changed,
+)
 from portico.model.paths import TOP, TRASH, Path, Place
 from portico.model.versions import UNSEEN, Version, version_of
 from portico.providers.contract.provider import DoesNotFitInTrash, Provider
@@ -122,6 +131,9 @@ class DriveTrash:
                 await replacement.prepare()
                 yield kept_file
             return
+        found = await self.find(source)
+        if found and not found.is_folder:  # before it begins: nothing is done
+            raise cannot_replace_folder(path.name)
         change.before = version_of(entry)
         await change.begin()
         record = self.new_record(path, change.before, REPLACED, change)

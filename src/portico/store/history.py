@@ -1,6 +1,6 @@
 """What the journal says about changes of files: those of one actor, and those of all others."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -27,21 +27,38 @@ _OVERTAKING: Final = 10_000
 """A row may have waited for the database while as many later ones were written."""
 
 
+ACTOR_KINDS: Final = ("user", "key", "link", "session")
+_MAKING: Final = ("share.add", "share.set", "key.add")
+"""Actions that give somebody a link or a key."""
+_MOST_MADE: Final = 500
+
+
 class ActorFilter(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of these. A user's changes include those by keys, and not those of guests."""
+    """One of these, and others. A user's changes include those by keys, and not those of guests."""
 
     user: str | None = None
     key: str | None = None
     link: str | None = None
     session: str | None = None
+    with_links: bool = False
+    """Of a user: whether those of guests are included."""
+    also: tuple["ActorFilter", ...] = ()
+
+    def each(self) -> tuple["ActorFilter", ...]:
+        return (msgspec.structs.replace(self, also=()), *self.also)
 
     def given(self) -> dict[str, str]:
         """The one, by its name."""
-        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
+        values = {name: getattr(self, name) for name in ACTOR_KINDS}
+        return {name: value for name, value in values.items() if value is not None}
 
     def condition(self) -> ColumnElement[bool]:
+        return or_(*(one._condition() for one in self.each()))
+
+    def _condition(self) -> ColumnElement[bool]:
         if self.user is not None:
-            return and_(journal.c.user == self.user.casefold(), journal.c.link.is_(None))
+            mine = journal.c.user == self.user.casefold()
+            return mine if self.with_links else and_(mine, journal.c.link.is_(None))
         [(name, value)] = self.given().items()
         column: ColumnElement[Any] = journal.c[name]
         condition: ColumnElement[bool] = column == value
@@ -51,8 +68,38 @@ class ActorFilter(msgspec.Struct, frozen=True, omit_defaults=True):
 async def user_of(database: Database, actor: ActorFilter) -> str | None:
     """The user for whom the actor last did something."""
     mine = and_(actor.condition(), journal.c.user.is_not(None))
+    if actor.session is None:  # otherwise an administrator has made or ended it
+        mine = and_(mine, journal.c.user.not_like("os:%"))
     row = await database.first(select(journal.c.user).where(mine).order_by(journal.c.number.desc()).limit(1))
     return row.user if row else None
+
+
+async def has_lines(database: Database, actor: ActorFilter) -> bool:
+    """Whether the journal knows the actor."""
+    return await database.first(select(journal.c.number).where(actor.condition()).limit(1)) is not None
+
+
+async def made_with(database: Database, actor: ActorFilter, actions: Collection[str], since: int) -> set[ActorFilter]:
+    """Links and keys that the actor has made, and the key that has made the actor's link, with what that one has made: those with
+    changes since a time."""
+    known = {*actor.each()}
+    new = {one for one in known if one.user is None}
+    while new and len(known) < _MOST_MADE:
+        making = and_(or_(*(one.condition() for one in new)), journal.c.action.in_(_MAKING))
+        query = select(journal.c.key, journal.c.link).where(making, journal.c.outcome == "done").distinct()
+        found = _credentials(await database.fetch(query.limit(_MOST_MADE)))
+        new = found - known
+        known |= new
+    if not (made := known.difference(actor.each())):
+        return set()
+    theirs = and_(or_(*(one.condition() for one in made)), journal.c.action.in_(actions), journal.c.at >= since)
+    rows = await database.fetch(select(journal.c.key, journal.c.link).where(theirs).distinct())
+    return made & _credentials(rows)
+
+
+def _credentials(rows: Iterable[AnyRow]) -> set[ActorFilter]:
+    found = {ActorFilter(key=row.key) for row in rows if row.key}
+    return found | {ActorFilter(link=row.link) for row in rows if row.link}
 
 
 async def changes_by(
@@ -138,6 +185,13 @@ async def removals(database: Database, number: int, since: int) -> list[Removals
         actor = ActorFilter(key=row.key) if row.key else ActorFilter(link=row.link) if row.link else None
         found.append(Removals(actor or ActorFilter(user=row.user), row.minute, row.files, row.last))
     return found
+
+
+async def subjects(database: Database, action: str, after: int) -> set[str]:
+    """Of the lines with an action after a time."""
+    query = select(journal.c.line).where(journal.c.action == action, journal.c.at > after)
+    lines = [msgspec.json.decode(row.line) for row in await database.fetch(query)]
+    return {str(line["subject"]) for line in lines if "subject" in line}
 
 
 async def last_number(database: Database) -> int:

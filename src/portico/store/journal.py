@@ -138,10 +138,10 @@ class Journal:
         if not self._is_required:
             await self._add(_Settled(self._row(line)))
 
-    async def note(self, line: AuditLine) -> None:
-        """For what was refused or has happened. Never raises."""
+    async def note(self, line: AuditLine, *, is_waited_for: bool = False) -> None:
+        """For what was refused or has happened. Never raises. `is_waited_for`: returns when other processes see it."""
         self.file.end(line)
-        await self._add(_Settled(self._row(line)), is_waited_for=self._is_required)
+        await self._add(_Settled(self._row(line)), is_waited_for=is_waited_for or self._is_required)
 
     def note_once(self, row_id: str, line: AuditLine, place: Place | None) -> bool:
         """For what may have been noted before, here or elsewhere: of one id, there is one row. Waits for nothing. False if

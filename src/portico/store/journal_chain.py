@@ -64,6 +64,8 @@ class Bound(msgspec.Struct, frozen=True):
     """Rows up to this number were removed because of their age, or will be."""
     marks: list[tuple[int, int]] = []
     """Times, and the last number at each: rows up to it are older. A row itself could lie about its time."""
+    since: int = 0
+    """When the first row was chained, in milliseconds since the epoch. Earlier rows should be from before an upgrade."""
 
     @property
     def end(self) -> int:
@@ -183,7 +185,7 @@ class Chain:
 def _begin(connection: Connection, signer: Signer, last: int, now: int) -> None:
     """Sign where the chains of this journal begin, if none has begun."""
     if not connection.execute(select(journal_proofs.c.name).limit(1)).first():
-        store_proof(connection, LOWER_BOUND, signer.sign(BOUND, Bound(before=last)), now)
+        store_proof(connection, LOWER_BOUND, signer.sign(BOUND, Bound(before=last, since=now)), now)
 
 
 def _new(connection: Connection, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

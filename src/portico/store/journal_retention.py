@@ -56,7 +56,7 @@ def _advance(connection: Connection, signer: Signer, signed: str, now: int, age:
     old = max((number for at, number in marks if at < now - age), default=0)
     removed = max(bound.removed, min(old, newest - 1))
     left = [(at, number) for at, number in bound.marks if number > removed]
-    bound = Bound(bound.before, removed, [*left, (now, newest)])
+    bound = Bound(bound.before, removed, [*left, (now, newest)], bound.since)
     store_proof(connection, LOWER_BOUND, signer.sign(BOUND, bound), now)
     first = select(journal.c.at).where(journal.c.number > removed).order_by(journal.c.number).limit(1)
     oldest = connection.execute(first).scalar() or 0

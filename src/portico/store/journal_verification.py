@@ -17,7 +17,7 @@ from portico.store.database import Database
 from portico.store.journal_chain import BEGIN, BOUND, CHAINED, CHECKPOINT, LOWER_BOUND, Bound, Checkpoint, Head, digest
 from portico.store.schema import LONGEST
 from portico.store.signatures import NotSigned, Signer
-from portico.store.tables import journal, journal_proofs
+from portico.store.tables import journal, journal_proofs, users
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -55,6 +55,7 @@ class Report(msgspec.Struct):
     """Lines after the last checkpoint of their process."""
     before: int = 0
     """Lines from before lines were chained."""
+    chained_since: int | None = None
 
     def add(self, kind: str, text: str, first: int | None = None, last: int | None = None, chain: str = "") -> None:
         if len(self.findings) < MOST_FINDINGS:
@@ -102,6 +103,8 @@ class _Verification:
         self._cut: dict[str, Head] = {}
         self._end: tuple[int, str] = (0, "")
         """The last number beyond the end that was signed, and the chain."""
+        self._unchained: tuple[int, str] = (0, "")
+        """The same, of lines that should be from before lines were chained."""
 
     async def run(self, logged: Iterable[str]) -> Report:
         report = self._report
@@ -115,6 +118,10 @@ class _Verification:
         for chain, head in self._other.items():
             text = f"Line {head.number}, or an earlier one of {self._process(chain)}, isn't the one that was signed."
             report.add("changed", text, head.number, chain=chain)
+        last, chain = self._unchained
+        if last:
+            text = f"Lines up to {self._bound.before} were taken out of their chains: {self._process(chain)} had signed line {last}."
+            report.add("unchained", text, self._bound.removed + 1, self._bound.before, chain)
         last, chain = self._end
         if last >= self._next:
             which = f"lines {self._next} to {last} are" if last > self._next else f"line {last} is"
@@ -137,6 +144,7 @@ class _Verification:
         signed = (await self._connection.execute(stored)).scalar()
         try:
             self._bound = self._signer.opened(BOUND, signed or "", Bound)
+            self._report.chained_since = self._bound.since or None
             return
         except NotSigned:
             pass
@@ -150,6 +158,12 @@ class _Verification:
             self._report.add("forged", "The lower bound isn't signed with this gateway's key.")
         elif chained:
             self._report.add("checkpoint-missing", "The signed lower bound of the journal is missing.")
+        elif self._bound.before:
+            text = "No line of the journal is in a chain. That is so only until the first line after an upgrade."
+            self._report.add("checkpoint-missing", text)
+        elif (await self._connection.execute(select(users.c.id).limit(1))).first():
+            text = "The journal is empty and was never signed, although there are users: all of it was removed."
+            self._report.add("checkpoint-missing", text)
 
     async def _signed_heads(self) -> set[tuple[str, Head]]:
         found: set[tuple[str, Head]] = set()
@@ -280,6 +294,8 @@ class _Verification:
             for chain, head in some:
                 if head.number > self._bound.end:
                     self._check(chain, head, found.get(head.number))
+                elif head.number > self._bound.removed:
+                    self._unchained = max(self._unchained, (head.number, chain))
 
     def _check(self, chain: str, head: Head, found: Sequence[Any] | None) -> None:
         seen = self._chains.get(chain)

@@ -49,9 +49,10 @@ class RewindRecords:
         row = await self.database.first(select(rewinds).where(rewinds.c.id == rewind_id))
         return record_of(RewindRecord, row) if row else None
 
-    async def requests(self) -> Sequence[tuple[str, str]]:
-        """The ids and requests of all, the oldest first."""
-        query = select(rewinds.c.id, rewinds.c.request).order_by(rewinds.c.started_at)
+    async def requests(self, since: int) -> Sequence[tuple[str, str]]:
+        """The ids and requests of those that have begun since a time, the oldest first."""
+        query = select(rewinds.c.id, rewinds.c.request).where(rewinds.c.started_at >= since)
+        query = query.order_by(rewinds.c.started_at)
         return [(row.id, row.request) for row in await self.database.fetch(query)]
 
     async def running(self) -> Sequence[str]:

@@ -1,6 +1,5 @@
 """Sessions with their tokens. A session is a family of tokens; deleting its row ends them, and their tickets."""
 
-import secrets
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -76,9 +75,9 @@ class SessionRecords:
         self._users = BatchedLookups(database, _USERS, users.c.id)
 
     async def begin(
-        self, user: User, digests: Digests, along: Sequence[Statement], device: str, address: str
+        self, family: str, user: User, digests: Digests, along: Sequence[Statement], device: str, address: str
     ) -> User | None:
-        """Start a session with these tokens; None if the user may not act any more, or got a new password in the meantime."""
+        """Start a session, a new `family`, with these tokens; None if the user may not act any more, or got a new password in the meantime."""
 
         async def store(transaction: "AsyncConnection") -> User | None:
             query = select(*USER_COLUMNS).where(users.c.id == user.id).with_for_update(read=True)
@@ -87,7 +86,6 @@ class SessionRecords:
                 return None
             if found.password_changed_at != user.password_changed_at:
                 return None
-            family = secrets.token_hex(16)
             begun = insert(families).values(
                 id=family,
                 user_id=user.id,

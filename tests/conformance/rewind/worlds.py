@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from secrets import token_hex
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 from sqlalchemy import insert
@@ -116,6 +116,8 @@ class World:
         self._open()
         self.touched: list[tuple[str, set[Location]]] = []
         """By each act that had an effect: its actor, and the places."""
+        self.credentials: dict[str, dict[str, Any]] = {}
+        """What the audit lines of an actor have, if it is not just a user."""
 
     def _open(self) -> None:
         self.journal: Journal = journal_of(self.database)
@@ -148,7 +150,7 @@ class World:
 
     async def act(self, act: Act) -> str:
         """The outcome."""
-        recording = self.journal.recording(AuditLine(action=act.action, user=act.actor, path=act.path))
+        recording = self.journal.recording(AuditLine(action=act.action, path=act.path, **self._who(act.actor)))
         outcome = "done"
         try:
             await self._act(act, recording)
@@ -158,6 +160,13 @@ class World:
         if outcome == "done" or recording.kept:
             self.touched.append((act.actor, act.places))
         return outcome
+
+    def _who(self, actor: str) -> dict[str, Any]:
+        return self.credentials.get(actor, {"user": actor})
+
+    async def note(self, actor: str, action: str, **given: Any) -> None:
+        """A line about something else than files."""
+        await self.journal.note(AuditLine(action=action, **self._who(actor) | given))
 
     async def _act(self, act: Act, change: Recording) -> None:
         drive, path = self.drive(act.actor, act.at), Path.parse(act.path)
@@ -176,7 +185,8 @@ class World:
                 await drive.delete(path, change=change, recursive=True, permanent=act.flag)
             case "restore":
                 if record := await self._trashed(act):
-                    await drive.restore(record, on_conflict, change=change)
+                    name = Path.parse(act.target) if act.target else None
+                    await drive.restore(record, on_conflict, change=change, target=name)
             case "trash.remove":
                 if record := await self._trashed(act):
                     await self._remove(record, change)
@@ -225,7 +235,8 @@ class World:
                     found[str(path)] = None
         return found
 
-    async def rewind(self, since: int = 0, **actor: str) -> Rewind:
+    async def rewind(self, since: int = 0, **actor: Any) -> Rewind:
+        """`actor`: as of `ActorFilter`."""
         await self.settled()
         request = RewindRequest(ActorFilter(**actor), since, by="admin")
         rewind_id = await self.rewinds.begin(request, await self.rewinds.plan(request))
@@ -262,30 +273,42 @@ def excused(world: World, rewind: Rewind, others: Iterable[set[Location]]) -> Ca
             if not places <= allowed and any(overlap(one, two) for one in places for two in allowed):
                 allowed |= places
                 grown = True
-    return lambda path: any(overlap(location(path), each) for each in allowed)
+    return lambda path: any(overlap(location(path.replace(" (merged)", "")), each) for each in allowed)
 
 
 _NAMES = ("a", "b", "c", "d/a", "d/b", "d/e/a", "f/a", "f/b")
 _FOLDERS = ("d", "d/e", "f", "g")
+_TWINS = ("a", "A", "\u00e9", "e\u0301", "d/a", "D/a", "d/A", "d/\u00e9/x", "d/e\u0301/x")
+_TWIN_FOLDERS = ("d", "D", "d/\u00e9", "d/e\u0301")
+"""Names that some storage takes for one."""
 
 
 def acts(
-    seed: int, number: int, actors: tuple[str, ...], *, apart: bool, connections: tuple[str, ...] = ("c",)
+    seed: int,
+    number: int,
+    actors: tuple[str, ...],
+    *,
+    apart: bool,
+    connections: tuple[str, ...] = ("c",),
+    twins: bool = False,
 ) -> list[Act]:
-    """`apart`: each actor has a folder."""
+    """`apart`: each actor has a folder. `twins`: names differ in case or normalisation only, and
+    files are restored under other names."""
     dice = random.Random(seed)
+    names, folders = (_TWINS, _TWIN_FOLDERS) if twins else (_NAMES, _FOLDERS)
     found = []
     for index in range(number):
         actor = dice.choice(actors)
         top = f"/{actor}/" if apart else "/"
-        file, other = (top + dice.choice(_NAMES) for _ in range(2))
-        folder, second = (top + dice.choice(_FOLDERS) for _ in range(2))
+        file, other = (top + dice.choice(names) for _ in range(2))
+        folder, second = (top + dice.choice(folders) for _ in range(2))
         anything, anywhere = dice.choice((file, folder)), dice.choice((other, second))
         content, flag = f"{actor} {index}".encode(), dice.random() < 0.6
         at, to = (connections[0] if len(connections) == 1 else dice.choice(connections) for _ in range(2))
         action = dice.choice(("upload", "upload", "upload", "mkdir", "move", "move", "copy", "delete", "delete"))
         if dice.random() < 0.25:
-            action = dice.choice(("restore", "trash.remove", "upload in parts", "delete for good"))
+            rare = ("restore", "trash.remove", "upload in parts", "delete for good")
+            action = dice.choice((*rare, "restore as") if twins else rare)
         match action:
             case "upload" | "upload in parts":
                 found.append(Act(actor, "upload", file, "" if action == "upload" else file, content, at=at))
@@ -293,6 +316,8 @@ def acts(
                 found.append(Act(actor, action, folder, at=at))
             case "move" | "copy":
                 found.append(Act(actor, action, anything, anywhere, flag=flag, at=at, to=to))
+            case "restore as":
+                found.append(Act(actor, "restore", anything, anywhere, flag=flag, at=at, to=at))
             case "delete" | "delete for good":
                 found.append(Act(actor, "delete", anything, flag=action != "delete", at=at))
             case _:

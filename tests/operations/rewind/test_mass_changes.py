@@ -15,6 +15,7 @@ from portico.observability.metrics import Metrics
 from portico.operations.rewind.freezing import Freezing
 from portico.operations.rewind.mass_changes import MassChanges
 from portico.store.database import Database
+from portico.store.history import last_number
 from portico.store.journal import Journal
 from portico.store.rewinds import RewindRecord, RewindRecords
 from portico.store.tables import journal
@@ -29,14 +30,13 @@ class Rows:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._number = 0
 
     async def add(self, count: int, **values: Any) -> None:
         base = {"at": self._clock.moment, "node": "n", "user": "alice", "action": "delete", "outcome": "done"}
         base |= {"line": "{}", "kept": "k", "key": None, "link": None} | values
         for _ in range(count):
-            self._number += 1
-            await self._database.execute(insert(journal).values({"number": self._number, **base}))
+            number = await last_number(self._database) + 1
+            await self._database.execute(insert(journal).values({"number": number, **base}))
 
 
 @pytest.fixture
@@ -86,6 +86,39 @@ async def test_an_actor_is_reported_once_in_a_while(
     await rows.add(1)
     await watching.look()
     assert reported(logged) == [("alice", 4), ("alice", 4)]
+
+
+async def test_all_processes_together_report_and_freeze_once(
+    rows: Rows,
+    database: Database,
+    metrics: Metrics,
+    watching: MassChanges,
+    users: Users,
+    alice: User,
+    tokens: Sessions,
+    clock: Clock,
+    logged: list[Any],
+) -> None:
+    """Also one that is started after the account was enabled again."""
+    keys = ApiKeys(database)
+    freezing = Freezing(database, users, keys, ShareLinks(database, SharePolicy(True, None, False, ())), tokens)
+    await rows.add(4)
+    await watching.look(freezing)
+    await users.change("alice", disabled=False)
+    clock.advance(60)
+    other = MassChanges(database, Journal(database, node="other"), metrics, most=3, within=WITHIN)
+    await rows.add(3)
+    for each in (other, watching):
+        await each.look(freezing)
+    assert not (await users.get("alice")).disabled
+    assert [each["event"] for each in logged] == ["mass-changes", "actor-frozen"]
+    clock.advance(WITHIN.total_seconds())
+    await rows.add(1)
+    for each in (other, watching):
+        await each.look(freezing)
+    assert (await users.get("alice")).disabled
+    assert [each["event"] for each in logged] == ["mass-changes", "actor-frozen"] * 2
+    await keys.close()
 
 
 async def test_keys_and_links_are_actors_of_their_own(rows: Rows, watching: MassChanges, logged: list[Any]) -> None:

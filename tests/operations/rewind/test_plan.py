@@ -104,6 +104,10 @@ UNDONE = {
     ),
     "deleted and restored": ([m("delete", "f", before=FILE, kept=K1), m("restore", f"{TRASH}/{K1}", "f")], []),
     "a restored file": ([m("restore", f"{TRASH}/{K1}", "f")], ["remove f"]),
+    "an empty folder that was deleted and made again": (
+        [m("delete", "d", before=FOLDER), m("mkdir", "d", after=FOLDER)],
+        [],
+    ),
     "a folder that was there": ([m("mkdir", "d", before=FOLDER)], []),
     "what had no effect": ([m("upload", "f", outcome="already-exists"), m("upload", "g", outcome="storage-full")], []),
 }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from portico.accounts.vault import SecretKey
     from portico.drive.connection_pool import ConnectionPool
     from portico.model.paths import Path as StoragePath
+    from portico.observability.audit import AuditLine
     from portico.providers.contract.provider import Provider
     from portico.settings.settings import Settings
     from portico.store.database import Database
@@ -43,8 +44,10 @@ class Accounts(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def audited(journal: "Journal", action: str, subject: str, changed: Collection[str] = ()) -> AsyncIterator[None]:
-    """Record the change that happens inside, with the names of the changed fields."""
+async def audited(
+    journal: "Journal", action: str, subject: str, changed: Collection[str] = ()
+) -> "AsyncIterator[AuditLine]":
+    """Record the change that happens inside, with the names of the changed fields, and what is put into the line."""
     from portico.observability.audit import AuditLine
 
     line = AuditLine(user=f"os:{homes.my_name()}", action=action, subject=subject, outcome="internal")
@@ -52,7 +55,7 @@ async def audited(journal: "Journal", action: str, subject: str, changed: Collec
     recording = journal.recording(line)
     await recording.begin()
     try:
-        yield
+        yield line
         line.outcome = "done"
     except PorticoError as error:
         line.outcome = error.code

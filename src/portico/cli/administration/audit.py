@@ -13,7 +13,7 @@ from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON, Facts, show_list
 from portico.cli.console.parser import Command, Group, flag, one_of, option, whole_number
 from portico.cli.console.terminal import notice, standard_output
-from portico.cli.console.times import moment
+from portico.cli.console.times import check_order, moment
 from portico.model.paths import Path
 from portico.model.visible_text import visible
 
@@ -38,6 +38,7 @@ def list_(options: SimpleNamespace) -> None:
         raise UsageMistake("--path and --below need --connection NAME.")
     if options.below and options.path:
         raise UsageMistake("--path and --below can't be combined.")
+    check_order(options.since, options.until)
 
     async def action(accounts: Accounts) -> list[Line]:
         pages = _pages(accounts, options)
@@ -196,8 +197,10 @@ COMMANDS = {
                         metavar="FILE",
                         default=[],
                         repeatable=True,
-                        help="Also compare the checkpoints in this file of the audit log; can be repeated.",
+                        help="Compare the checkpoints in this file of the audit log; can be repeated. Default: the "
+                        "file of audit.log, if there is one.",
                     ),
+                    flag("--no-log", help="Don't compare with the audit log."),
                     JSON,
                 ),
                 "Example:\n  portico audit verify --log /var/lib/portico/audit.log",

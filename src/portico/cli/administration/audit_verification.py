@@ -10,10 +10,12 @@ from portico.cli.administration import home as homes
 from portico.cli.administration.accounts import Accounts, read_accounts
 from portico.cli.console.exits import DONE, FAILED, Missing
 from portico.cli.console.output import Facts, print_json
+from portico.cli.console.terminal import notice, warn
 from portico.model import timestamps
 from portico.model.visible_text import visible
 
 if TYPE_CHECKING:
+    from portico.settings.settings import Settings
     from portico.store.journal_verification import Report
 
 
@@ -25,7 +27,10 @@ def verify(options: SimpleNamespace) -> int:
     settings = homes.existing(options.home)
     if settings.database_in_home and not SecretKey.exists(settings.secret_key_file):
         raise missing  # a new one would be made, and have signed nothing
-    logged = _checkpoints([(file, _size(file)) for file in options.log])
+    logs = [(file, _size(file)) for file in options.log]
+    if not options.log and not options.no_log:
+        logs = _configured(settings)
+    logged = _checkpoints(logs)
 
     async def work(accounts: Accounts) -> "Report":
         if accounts.signer is None:
@@ -38,9 +43,13 @@ def verify(options: SimpleNamespace) -> int:
             print_json(
                 {"finding": finding.kind, **{key: getattr(finding, key) for key in ("first", "last", "chain", "text")}}
             )
-        print_json(_summary(report))
+        print_json({**_summary(report), "logs": [file for file, _ in logs]})
     else:
         _show(report)
+        if logs:
+            print(visible(f"Compared with the checkpoints in {' and '.join(file for file, _ in logs)}."))
+        else:
+            notice("Not compared with an audit log: a database that was put back as a whole goes unnoticed.")
     return FAILED if report.findings else DONE
 
 
@@ -50,6 +59,18 @@ def _size(file: str) -> int:
         return os.stat(file).st_size
     except OSError as error:
         raise Missing(f"The log {file} can't be read: {error.strerror}.", folder=False) from None
+
+
+def _configured(settings: "Settings") -> list[tuple[str, int]]:
+    file = settings.audit_file
+    if file is None or file == "stdout":
+        return []
+    try:
+        with open(file, "rb"):
+            return [(file, _size(file))]
+    except (OSError, Missing) as error:
+        warn(visible(f"the audit log {file} can't be read ({getattr(error, 'strerror', None) or error})."))
+        return []
 
 
 def _checkpoints(files: Sequence[tuple[str, int]]) -> Iterator[str]:
@@ -75,7 +96,8 @@ def _summary(report: "Report") -> Facts:
 
 def _times(report: "Report") -> Iterator[tuple[str, int | None]]:
     yield from (
-        (key, at if isinstance(at, int) else None) for key, at in (("since", report.since), ("until", report.until))
+        (key, at if isinstance(at := getattr(report, key), int) else None)
+        for key in ("since", "until", "chained_since")
     )
 
 
@@ -92,7 +114,14 @@ def _show(report: "Report") -> None:
     if report.unproven:
         print(f"{_lines(report.unproven)} came after the last checkpoint of their process: not proven yet.")
     if report.before:
-        print(f"{_lines(report.before)} are from before lines were chained.")
+        print(f"{_lines(report.before)} are from before lines were chained{_chained_since(report)}.")
+
+
+def _chained_since(report: "Report") -> str:
+    if not isinstance(report.chained_since, int):
+        return ""
+    at = timestamps.from_epoch(report.chained_since)
+    return f", which began at {at}. If Portico was not upgraded then, somebody has taken them out of their chains"
 
 
 def _lines(count: int) -> str:

@@ -37,14 +37,25 @@ def purge(options: SimpleNamespace) -> None:
     async def action(accounts: Accounts) -> int:
         from portico.store.trash import TrashRecords
 
+        records = TrashRecords(accounts.database)
+        if not await records.held(options.connection, options.user, 1):
+            await _require_known(accounts, options)
         async with audited(accounts.journal, "held.purge", options.user or options.connection or "all"):
-            return await TrashRecords(accounts.database).purge_held(options.connection, options.user)
+            return await records.purge_held(options.connection, options.user)
 
     number = with_accounts(options.home, action)
     if number:
         print(f"The gateway will remove {number} item{'s' if number != 1 else ''} within ten minutes.")
     else:
         print(f"Nothing is held{chosen}.")
+
+
+async def _require_known(accounts: Accounts, options: SimpleNamespace) -> None:
+    """Otherwise a typing mistake looks as if nothing was held."""
+    if options.user:
+        await accounts.users.get(options.user)
+    if options.connection:
+        await accounts.connections.get(options.connection)
 
 
 def _chosen(options: SimpleNamespace) -> str:

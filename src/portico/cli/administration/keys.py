@@ -25,8 +25,10 @@ def add(options: SimpleNamespace) -> None:
 
     async def action(accounts: Accounts) -> "NewKey":
         user = await accounts.users.get(options.user)
-        async with audited(accounts.journal, "key.add", user.name):
-            return await _keys(accounts).add(user, scope)
+        async with audited(accounts.journal, "key.add", user.name) as line:
+            new = await _keys(accounts).add(user, scope)
+            line.key, line.key_name = new.key.id, new.key.name
+            return new
 
     new = with_accounts(options.home, action)
     if options.as_json:
@@ -51,7 +53,8 @@ def end(options: SimpleNamespace) -> None:
         user = await accounts.users.get(options.user)
         keys = _keys(accounts)
         key = await _find(keys, user, options.id)
-        async with audited(accounts.journal, "key.end", user.name):
+        async with audited(accounts.journal, "key.end", user.name) as line:
+            line.key, line.key_name = key.id, key.name
             await keys.end(user, key.id)
         return key.name
 

@@ -1,20 +1,24 @@
-"""`portico rewind`: undo what one user, key, link or session did, and leave everybody else's work alone."""
+"""`portico rewind`: undo what users, keys, links or sessions did, and leave everybody else's work alone."""
 
 import asyncio
+import shlex
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from portico.cli.administration import home as homes
 from portico.cli.administration.accounts import Accounts, audited, open_journal, opened_pool, with_accounts
 from portico.cli.console.exits import UsageMistake
 from portico.cli.console.output import JSON, Facts, print_json
-from portico.cli.console.parser import Command, flag, option
+from portico.cli.console.parser import Argument, Command, flag, option
 from portico.cli.console.terminal import at_terminal, confirm, notice
-from portico.cli.console.times import moment
+from portico.cli.console.times import check_order, moment
 from portico.model import timestamps
+from portico.model.errors import NotFound
 from portico.model.paths import Path
 from portico.model.visible_text import visible
 from portico.runtime import clock
@@ -52,8 +56,10 @@ def rewind(options: SimpleNamespace) -> int:
     if options.cancel:
         return with_accounts(options.home, lambda accounts: _cancel(accounts, options.cancel))
     given = [name for name in _ACTORS if getattr(options, name)]
-    if len(given) != 1:
-        raise UsageMistake("Say whose changes to undo, with one of --user, --key, --link and --session.")
+    if not given:
+        raise UsageMistake("Say whose changes to undo, with --user, --key, --link or --session.")
+    if options.with_links and not options.user:
+        raise UsageMistake("--with-links needs --user: it is about the guests of that user's links.")
     if options.since is None and given != ["session"]:
         raise UsageMistake("--since is missing: say when the first change was made, such as 2h or 2027-01-31T14:00Z.")
     _check_times(options)
@@ -66,8 +72,7 @@ def _check_times(options: SimpleNamespace) -> None:
     now = clock.now()
     if (options.since or 0) > now:
         raise UsageMistake(f"--since is in the future: times are in UTC, and it is {_utc(now)} now.")
-    if options.until is not None and options.until <= (options.since or 0):
-        raise UsageMistake("--until must be later than --since: '--since 3h --until 2h' is the hour two hours ago.")
+    check_order(options.since, options.until)
 
 
 def _utc(at: int) -> str:
@@ -76,9 +81,9 @@ def _utc(at: int) -> str:
 
 async def _rewind(accounts: Accounts, options: SimpleNamespace) -> int:
     from portico.operations.rewind.rewinds import RewindRequest
-    from portico.store.history import ActorFilter
 
-    actor = ActorFilter(**{name: getattr(options, name) for name in _ACTORS})
+    actor = _actor(options)
+    await _require_known(accounts, actor)
     within = await _within(accounts, options)
     if options.freeze and not options.dry_run:
         await _freeze(accounts, actor)
@@ -92,6 +97,39 @@ async def _rewind(accounts: Accounts, options: SimpleNamespace) -> int:
         rewind_id = await rewinds.begin(request, plan)
         notice(f"Started the rewind {rewind_id}.")
         return await _run(rewinds, rewind_id, options)
+
+
+def _actor(options: SimpleNamespace) -> "ActorFilter":
+    from portico.store.history import ActorFilter
+
+    first, *others = (
+        ActorFilter(**{kind: name}, with_links=kind == "user" and options.with_links)
+        for kind in _ACTORS
+        for name in dict.fromkeys(getattr(options, kind))
+    )
+    return msgspec.structs.replace(first, also=tuple(others))
+
+
+async def _require_known(accounts: Accounts, actor: "ActorFilter") -> None:
+    """Otherwise a typing mistake looks as if there was nothing to undo."""
+    from portico.accounts.api_keys import ApiKeys
+    from portico.store.history import has_lines
+
+    for one in actor.each():
+        [(kind, name)] = one.given().items()
+        if await has_lines(accounts.database, one):
+            continue
+        if one.user:
+            await accounts.users.get(one.user)
+            continue
+        keys = [key for _, key, _ in await ApiKeys(accounts.database).usable()] if one.key else []
+        if name in {key.id for key in keys}:
+            continue
+        named = [key.id for key in keys if key.name == name]
+        if len(named) == 1:
+            raise NotFound(visible(f"'{name}' is the key's name, but its id is needed: --key {named[0]}"))
+        hint = "list the ids with 'portico key list'" if one.key else "find it with 'portico audit list'"
+        raise NotFound(visible(f"The journal has no line of a {kind} '{name}'; {hint}."))
 
 
 async def _resume(accounts: Accounts, rewind_id: str, options: SimpleNamespace) -> int:
@@ -138,12 +176,14 @@ async def _freeze(accounts: Accounts, actor: "ActorFilter") -> None:
     sessions = Sessions(database, token_lifetime=settings.token_lifetime, refresh_lifetime=settings.refresh_lifetime)
     links = ShareLinks(database, share_policy(settings))
     freezing = Freezing(database, accounts.users, ApiKeys(database), links, sessions)
-    owner = await freezing.owner(actor)
-    [(kind, name)] = actor.given().items()
-    async with audited(accounts.journal, ACTIONS[kind], owner.name):
-        await freezing.freeze(actor, owner)
-    done = f"disabled {owner.name}" if actor.user else f"ended the {kind} {name} of {owner.name}"
-    notice(f"Frozen: {done}.")
+    for one, owner in [(one, await freezing.owner(one)) for one in actor.each()]:
+        [(kind, name)] = one.given().items()
+        async with audited(accounts.journal, ACTIONS[kind], owner.name) as line:
+            if kind in ("key", "link"):
+                setattr(line, kind, name)
+            await freezing.freeze(one, owner)
+        done = f"disabled {owner.name}" if one.user else f"ended the {kind} {name} of {owner.name}"
+        notice(f"Frozen: {done}.")
     await asyncio.sleep(_SETTLED_SECONDS)
 
 
@@ -196,7 +236,9 @@ def _show_plan(plan: "Plan", options: SimpleNamespace) -> None:
     if options.as_json:
         if options.dry_run:
             steps = [{"action": step.action, "location": _place(step.location)} for step in plan.steps]
-            print_json({"dry_run": True, "steps": steps, "left_alone": [_left_alone(each) for each in plan.left_alone]})
+            left_alone = [_left_alone(each) for each in plan.left_alone]
+            related = [one.given() for one in plan.related]
+            print_json({"dry_run": True, "steps": steps, "left_alone": left_alone, "related": related})
         return
     counts = Counter(step.action for step in plan.steps)
     todo = [f"{counts[action]} to {words}" for action, words in _DONE.items() if counts[action]]
@@ -207,17 +249,39 @@ def _show_plan(plan: "Plan", options: SimpleNamespace) -> None:
     if not plan.undone and not plan.left_alone:
         notice(_nothing_found(options))
     _show_left_alone(plan.left_alone)
+    if plan.related:
+        names = _named(plan.related)
+        notice(visible(f"{names[0].upper()}{names[1:]} may be the same actor's. To undo that, too:"))
+        notice(visible(f"  {_command(plan, options)}"))
     if options.dry_run and plan.steps:
         notice("Nothing was changed. To list each step, add --json.")
 
 
 def _nothing_found(options: SimpleNamespace) -> str:
-    [(kind, name)] = [(each, getattr(options, each)) for each in _ACTORS if getattr(options, each)]
+    actors = _actor(options).each()
     since = f" since {_utc(options.since)}" if options.since else ""
     until = f" until {_utc(options.until)}" if options.until else ""
     where = f" in {options.connection}:{options.below or ''}" if options.connection else ""
-    check = "name" if kind == "user" else "id (not a name)"
-    return visible(f"The journal has no changes of files by the {kind} {name}{where}{since}{until}. Check the {check}.")
+    return visible(f"The journal has no changes of files by {_named(actors)}{where}{since}{until}.")
+
+
+def _named(actors: "Sequence[ActorFilter]") -> str:
+    names = [f"the {kind} {name}" for one in actors for kind, name in one.given().items()]
+    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + names[-1:])
+
+
+def _command(plan: "Plan", options: SimpleNamespace) -> str:
+    """As it was, with the related links and keys."""
+    words = ["portico", "rewind", *(["--with-links"] if options.with_links else [])]
+    for one in (*_actor(options).each(), *plan.related):
+        words += [word for kind, name in one.given().items() for word in (f"--{kind}", name)]
+    for name in ("since", "until"):
+        if getattr(options, name) is not None:
+            words += [f"--{name}", timestamps.from_epoch(getattr(options, name))]
+    for name in ("connection", "below"):
+        if getattr(options, name):
+            words += [f"--{name}", getattr(options, name)]
+    return shlex.join([*words, *(["--freeze"] if options.freeze else [])])
 
 
 def _changes(count: int) -> str:
@@ -242,20 +306,21 @@ def _place(location: tuple[str, ...]) -> str:
     return f"{location[0]}:/{'/'.join(location[1:])}"
 
 
+def _actor_option(name: str, metavar: str, text: str) -> Argument:
+    return option(name, metavar=metavar, default=[], repeatable=True, help=text)
+
+
 COMMANDS = {
     "rewind": Command(
         rewind,
-        "Undo what one user, key, link or session did. Replaced and deleted files are brought back, and added ones go to "
+        "Undo what users, keys, links or sessions did. Replaced and deleted files are brought back, and added ones go to "
         "the trash. What others have changed since is left alone and listed.",
         (
-            option(
-                "--user", metavar="NAME", help="Undo what this user did, also by keys; not what guests of links did."
-            ),
-            option("--key", metavar="ID", help="Undo what was done with this API key."),
-            option("--link", metavar="ID", help="Undo what guests of this share link did."),
-            option(
-                "--session", metavar="ID", help="Undo what was done in this session, or by the rewind with this id."
-            ),
+            _actor_option("--user", "NAME", "Undo what this user did, also by keys; not what guests of links did."),
+            flag("--with-links", help="With --user: also undo what guests of the user's links did."),
+            _actor_option("--key", "ID", "Undo what was done with this API key."),
+            _actor_option("--link", "ID", "Undo what guests of this share link did."),
+            _actor_option("--session", "ID", "Undo what was done in this session, or by the rewind with this id."),
             option(
                 "--since",
                 metavar="TIME",
@@ -271,7 +336,7 @@ COMMANDS = {
                 metavar="PATH",
                 help="Undo only what was done in this folder; the path begins at the top of the connection.",
             ),
-            flag("--freeze", help="First disable the user, or end the key, link or session."),
+            flag("--freeze", help="First disable each user, and end each key, link and session."),
             flag("--dry-run", help="Only show what would be done."),
             flag("--yes", help="Don't ask for confirmation."),
             option("--resume", metavar="ID", help="Resume a rewind that was interrupted."),

@@ -25,3 +25,8 @@ def moment(name: str) -> Callable[[str], int]:
             ) from None
 
     return convert
+
+
+def check_order(since: int | None, until: int | None) -> None:
+    if until is not None and until <= (since or 0):
+        raise UsageMistake("--until must be later than --since: '--since 3h --until 2h' is the hour two hours ago.")

@@ -329,7 +329,7 @@ class Authentication:
         outcome = "interrupted"
         try:
             signed_in = await self._sign_in.with_password(username, password, context.address, device, context.agent)
-            outcome = DONE
+            outcome, context.session = DONE, signed_in.tokens.session
             return signed_in
         except PorticoError as error:
             outcome = _OUTCOMES.get(type(error), error.code)

@@ -25,7 +25,7 @@ class Freezing:
         self._sessions = sessions
 
     async def owner(self, actor: ActorFilter) -> User:
-        """The user whose account, key, link or session it is."""
+        """The user whose account, key, link or session it is. `actor` and that of `freeze` is a single one."""
         name = actor.user or await user_of(self._database, actor)
         if name is None and actor.key:
             name = next((user.name for user, key, _ in await self._keys.usable() if key.id == actor.key), None)

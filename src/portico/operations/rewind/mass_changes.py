@@ -12,17 +12,20 @@ from portico.observability.metrics import Metrics
 from portico.operations.rewind.freezing import ACTIONS, Freezing
 from portico.runtime import clock
 from portico.store.database import Database
-from portico.store.history import MINUTE, ActorFilter, removals
+from portico.store.history import MINUTE, ActorFilter, removals, subjects
 from portico.store.journal import Journal
 
 BY: Final = "portico"
-"""Who freezes, in the journal."""
+"""Who reports and freezes, in the journal."""
+REPORTED: Final = "mass-changes"
+"""The action of a line that keeps an actor from being reported, and frozen, again for the same changes."""
 
 log = structlog.get_logger()
 
 
 class MassChanges:
-    """Looks at the rows that are new since its last look. Each process has its own, and one of them looks at a time."""
+    """Looks at the rows that are new since its last look. Each process has its own, and one of them looks at a time. The journal
+    tells the others, and those that are started later, what was reported."""
 
     def __init__(self, database: Database, journal: Journal, metrics: Metrics, *, most: int, within: timedelta) -> None:
         """`most`: files that an actor may replace or delete `within` this time."""
@@ -34,13 +37,10 @@ class MassChanges:
         self._last = 0
         self._files: defaultdict[ActorFilter, Counter[int]] = defaultdict(Counter)
         """By the minute."""
-        self._reported: dict[ActorFilter, int] = {}
-        """Until when an actor is not reported again."""
 
     async def look(self, freezing: Freezing | None = None) -> None:
         """`freezing`: ends the credentials of an actor that is reported."""
-        now = self._database.now()
-        since = now - self._within
+        since = self._database.now() - self._within
         for removed in await removals(self._database, self._last, since):
             self._last = max(self._last, removed.last)
             self._files[removed.actor][removed.minute] += removed.files
@@ -49,10 +49,14 @@ class MassChanges:
                 del minutes[minute]
             if not minutes:
                 del self._files[actor]
-            elif minutes.total() > self._most and self._reported.get(actor, 0) <= now:
-                self._reported[actor] = now + self._within
+            elif minutes.total() > self._most and not await self._was_reported(actor, since):
                 await self._report(actor, minutes.total(), freezing)
-        self._reported = {actor: until for actor, until in self._reported.items() if until > now}
+                line = AuditLine(user=BY, action=REPORTED, subject=_named(actor))
+                await self._journal.note(line, is_waited_for=True)
+
+    async def _was_reported(self, actor: ActorFilter, since: int) -> bool:
+        """So long ago that the changes until then still count, if only by the minute."""
+        return _named(actor) in await subjects(self._database, REPORTED, since - MINUTE)
 
     async def _report(self, actor: ActorFilter, files: int, freezing: Freezing | None) -> None:
         self._metrics.mass_changes.add(())
@@ -67,3 +71,7 @@ class MassChanges:
             return
         log.warning("actor-frozen", **actor.given())
         await self._journal.note(AuditLine(user=BY, action=ACTIONS[next(iter(actor.given()))], subject=owner.name))
+
+
+def _named(actor: ActorFilter) -> str:
+    return " ".join(*actor.given().items())

@@ -16,6 +16,7 @@ from portico.model.versions import Version
 from portico.observability.audit import DONE, INTERRUPTED, UNKNOWN
 from portico.operations.rewind.locations import EMPTY, Location, Locations, Touched, is_in_trash, is_item
 from portico.operations.rewind.steps import Step, in_order
+from portico.store.history import ActorFilter
 from portico.store.trash import Trashed, next_id
 
 UPLOAD: Final = "upload"
@@ -120,6 +121,8 @@ class Plan(msgspec.Struct):
     """How many changes the steps undo."""
     seen: int = 0
     """The number of the last row of the journal that is taken into account."""
+    related: list[ActorFilter] = []
+    """Links and keys that belong to the same user, and seem to be the actor's, too."""
 
 
 class Scope(Protocol):
@@ -218,7 +221,7 @@ class _Planner:
         elif by := meanwhile or next(filter(None, map(self._touched.by, change.touched)), None):
             self._leave(change, CONFLICT, by)
         elif self._is_mixed(change):
-            self._leave(change, CONFLICT, change.actor)
+            self._leave(change, MERGED)
         elif refusal := self._scope.refusal(change):
             self._leave(change, refusal)
         elif effect == UNKNOWN:
@@ -229,15 +232,14 @@ class _Planner:
             self._undone += 1
 
     def _is_mixed(self, change: Change) -> bool:
-        """Whether it cannot be told from what was copied or moved to the same place. A file in there can: by its version."""
+        """Whether it cannot be told from what was copied or moved to the same place. A file can: by its version."""
         at = change.at_last
         near = [each for each in self._mixed if each[: len(at)] == at or at[: len(each)] == each]
-        if not near or change.action in (MKDIR, TRASH_REMOVE):
+        if not near or change.action in (UPLOAD, MKDIR, DELETE, TRASH_REMOVE):
             return False
         if change.action == MOVE and not change.replaced and not change.deleted:
             return any(len(each) < len(at) for each in near)  # otherwise it is moved back with all that is in it
-        version = change.before if change.action == DELETE else change.after
-        return change.action not in (UPLOAD, DELETE) or version is None or version.is_folder
+        return True
 
     def _touch(self, change: Change, by: str) -> None:
         for location in change.touched:
@@ -247,7 +249,7 @@ class _Planner:
         """What the actor did there before is left alone, too."""
         self._left_alone.append(LeftAlone(why, change.at_last, change.action, change.at, by))
         self._hidden += [each for each in (change.former, change.deleted) if each]  # it may have been deleted for good
-        if why in (MERGED, NOT_KNOWN) and change.is_merge:
+        if why == MERGED or (why == NOT_KNOWN and change.is_merge):
             self._mixed.append(change.at_last)
             for location in change.touched[1:]:
                 self._touched.add(location, change.actor)
@@ -261,8 +263,10 @@ class _Planner:
             case "mkdir":
                 self._unmake(at)
             case "delete" if change.deleted:
+                self._make_way(at)
                 self._was.set(at, change.deleted)
             case "delete" if change.before and change.before.is_folder:
+                self._make_way(at)
                 self._was.set(at, EMPTY)
             case "trash.remove" if change.kept:
                 self._hidden.append(_in_trash(change.place, change.kept))
@@ -274,6 +278,7 @@ class _Planner:
                 return NOT_KEPT
             case "move" | "restore" if not change.deleted:
                 self._leaves(at, change)
+                self._make_way(change.place)
                 self._mixed += [change.place + each[len(at) :] for each in self._mixed if each[: len(at)] == at]
                 self._was.set(change.place, at)
                 self._was.set(at, change.former)
@@ -282,6 +287,7 @@ class _Planner:
                     self._discarded += [here, *self._was.taken_from(at)]
                 self._was.set(at, change.former)
                 if change.deleted:
+                    self._make_way(change.place)
                     self._was.set(change.place, change.deleted)
         for depth in range(1, 1 + (change.after.made_folders if change.after else 0)):
             if not self._touched.by(at[:-depth]):  # otherwise others use it
@@ -298,9 +304,20 @@ class _Planner:
         return here
 
     def _unmake(self, folder: Location) -> None:
+        if self._holds_mixed(folder):
+            return
         if (here := self._was.now_at(folder)) and here != EMPTY:
             self._made.append(here)
         self._was.set(folder, None)
+
+    def _holds_mixed(self, folder: Location) -> bool:
+        return any(each[: len(folder)] == folder for each in self._mixed)
+
+    def _make_way(self, folder: Location) -> None:
+        """For what was there earlier: what the actor has copied or moved there since stays, under another name."""
+        if self._holds_mixed(folder):
+            self._was.set((*folder[:-1], f"{folder[-1]} (merged)"), folder)
+            self._mixed = [each for each in self._mixed if each[: len(folder)] != folder]
 
     def plan(self, kept: Collection[str]) -> Plan:
         moved: list[tuple[Location, Location]] = []
@@ -318,7 +335,10 @@ class _Planner:
             else:
                 moved.append((location, source))
         discarded = [each for each in self._discarded if each not in instead]
-        steps = in_order(moved, discarded, self._made, self._left)
+        again = {location for location, source in moved if source == EMPTY}.intersection(self._made)
+        again -= {source for _, source in moved}  # removed, and made again: it stays
+        moved = [each for each in moved if each[0] not in again]
+        steps = in_order(moved, discarded, [each for each in self._made if each not in again], self._left)
         restored = {source[2] for _, source in moved if is_in_trash(source)}
         hidden = [item for item in dict.fromkeys(self._hidden) if item[2] in kept and item[2] not in restored]
         steps += [Step("show", item) for item in hidden]

@@ -4,6 +4,7 @@ The plan comes from the journal alone. It is carried out by one process at a tim
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from secrets import token_hex
 from typing import Any, Final
@@ -31,6 +32,7 @@ from portico.store.history import (
     changes_numbered,
     changes_since,
     last_number,
+    made_with,
     user_of,
 )
 from portico.store.journal import Journal
@@ -111,8 +113,9 @@ class Rewinds:
         await settle_changes(self._journal, self._pool)
         seen = await last_number(self._database)
         mine = await changes_by(self._database, request.actor, ACTIONS, request.since, request.until, most=most)
+        made = set() if own else await made_with(self._database, request.actor, ACTIONS, request.since)
         if not mine:
-            return Plan([], [], seen=seen)
+            return Plan([], [], seen=seen, related=_sorted(made))
         if most is not None and len(mine) > most:
             raise InvalidRequest(f"There are more than {most} changes in this time. Choose a later start, or a folder.")
         earlier = await self._earlier(request)
@@ -123,21 +126,29 @@ class Rewinds:
         places = await asyncio.to_thread(_Near, changes.values())
         began = min(change.began or change.at for change in changes.values())
         first = min(changes)
+        guests: defaultdict[str, set[str]] = defaultdict(set)
+        """Their links, by name, if the actor is the owner."""
+        users = {one.user.casefold() for one in request.actor.each() if one.user and not own}
         others = changes_after(self._database, first, began, request.actor, ACTIONS, request.since, request.until)
         async for page in others:
-            near = await asyncio.to_thread(places.near, page)
-            for number, change in _changes(
-                await changes_numbered(self._database, near), is_mine=False, own=own
-            ).items():
+            near = await changes_numbered(self._database, await asyncio.to_thread(places.near, page))
+            for number, change in _changes(near, is_mine=False, own=own).items():
                 if number not in changes and any(map(places.touched.by, change.touched)):
                     changes[number] = change
+            for row in near:
+                if row.link and row.user in users and row.number in changes:
+                    guests[changes[row.number].actor].add(row.link)
         ids = {row.kept for row in mine if row.kept}
         kept = await self._trash.find_all(ids | {next_id(each) for each in ids})
         there = {each for each, record in kept.items() if scope.takes(record)}
-        rows = [changes[number] for number in sorted(changes, reverse=True)]
-        found = await asyncio.to_thread(plan, rows, there, scope=scope)
+        # By time: rows of different processes may be written in another order than their changes were made.
+        rows = [changes[number] for number in sorted(changes, key=lambda number: (changes[number].at, number))]
+        found = await asyncio.to_thread(plan, rows[::-1], there, scope=scope)
         found.steps = [step for step in found.steps if step.action != "show" or kept[step.location[2]].status == HELD]
         found.seen = seen
+        links = {link for each in found.left_alone if each.why == CONFLICT for link in guests[each.by]}
+        made |= {ActorFilter(link=link) for link in links} - {*request.actor.each()}
+        found.related = _sorted(made)
         return found
 
     async def _earlier(self, request: RewindRequest) -> list[str]:
@@ -146,28 +157,40 @@ class Rewinds:
         What they did is no conflict: the plan goes back through it, too, and what they have undone needs no step.
         """
         found: list[str] = []
-        for rewind_id, text in await self.records.requests():
+        owners: dict[ActorFilter, str | None] = {}
+        for rewind_id, text in await self.records.requests(request.since):
             other = msgspec.json.decode(text, type=RewindRequest)
             if request.own is not None and other.own != request.own:
                 continue  # to users, what an administrator did is a conflict
-            if other.actor.session in found or await self._is_part(other, request):
+            undone = all(one.session in found for one in other.actor.each())
+            if undone or await self._is_part(other, request, owners):
                 found.append(rewind_id)
         return found
 
-    async def _is_part(self, other: RewindRequest, request: RewindRequest) -> bool:
-        """Whether all that one undoes is also undone by the other."""
-        if other.actor != request.actor:  # a key's changes and those of a session are also the user's
-            user = request.actor.user
-            if user is None or other.actor.link or await user_of(self._database, other.actor) != user.casefold():
-                return False
+    async def _is_part(
+        self, other: RewindRequest, request: RewindRequest, owners: dict[ActorFilter, str | None]
+    ) -> bool:
+        """Whether all that one undoes is also undone by the other. `owners`: the users of actors, as far as they are known."""
         if other.within[: len(request.within)] != request.within:
             return False
         if request.until is not None and (other.until is None or other.until > request.until):
+            return False
+        if not all([await self._includes(request.actor, one, owners) for one in other.actor.each()]):
             return False
         # "2h ago" is later when the command is repeated
         return other.since >= request.since or not await changes_by(
             self._database, other.actor, ACTIONS, other.since, request.since
         )
+
+    async def _includes(self, actor: ActorFilter, one: ActorFilter, owners: dict[ActorFilter, str | None]) -> bool:
+        """A key's changes and those of a session are also the user's; those by a link may be."""
+        with_guests = one.link or one.with_links
+        users = {each.user.casefold() for each in actor.each() if each.user and (each.with_links or not with_guests)}
+        if not users or one in actor.each():
+            return one in actor.each()
+        if one not in owners:
+            owners[one] = one.user.casefold() if one.user else await user_of(self._database, one)
+        return owners[one] in users
 
     async def begin(self, request: RewindRequest, found: Plan) -> str:
         """Its id. It runs when `run` is called, in this process or any other; a user's own, when `carry_out` is."""
@@ -341,6 +364,10 @@ def _change(row: AnyRow, *, is_mine: bool, own: bool, is_rewind: bool = False) -
         kept=row.kept,
         began=time_of(row.change) if row.change else None,
     )
+
+
+def _sorted(actors: Iterable[ActorFilter]) -> list[ActorFilter]:
+    return sorted(actors, key=lambda one: (one.key or "", one.link or ""))
 
 
 def location_of(connection: str, path: str) -> Location:
