@@ -43,7 +43,7 @@ async def test_nothing_is_lost_when_the_process_dies(
         died = await _dies(with_trash(dying, root, seal, records), dying, number)
         await dying.close()
         for left in await records.journal.left_open():
-            kept = await drive.trash.left_by(left, left.place.path, DELETED)
+            kept = [record for record, _ in await drive.trash.left_by(left, left.place.path, DELETED)]
             await records.journal.settle(left, UNKNOWN, kept=kept)
         for found in await trashed(drive):
             await drive.restore(found, OnConflict.REPLACE)
