@@ -406,6 +406,14 @@ async def test_a_folder_that_was_made_and_removed_needs_no_step(world: World) ->
     assert (rewind.steps, rewind.left_alone) == (0, [])
 
 
+async def test_a_folder_that_another_one_makes_too_stays(world: World) -> None:
+    await done(world, M("upload", "/x/f"), M("mkdir", "/x/y"), M("mkdir", "/z"))
+    await done(world, B("mkdir", "/x/y"))
+    assert await done(world, M("delete", "/x/y"), M("upload", "/x/g"))
+    rewind = await world.rewind(user="m")
+    assert (sorted(await world.tree()), rewind.left_alone) == (["/x", "/x/y"], [])
+
+
 async def test_generated_work_of_one_actor_is_undone_as_a_whole(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

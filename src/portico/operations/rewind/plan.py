@@ -206,12 +206,16 @@ class _Planner:
         self._mixed: list[Location] = []
         """Folders into which the actor copied or moved another one, or tried to. If that stopped the undoing of what is in
         them, one such request would save a thief's work."""
+        self._wanted: list[Location] = []
+        """Folders that another one has made, too, after the actor: they stay."""
         self._left_alone: list[LeftAlone] = []
         self._undone = 0
 
     def go_back(self, change: Change, meanwhile: str | None) -> None:
         """`meanwhile`: who changed something at its places while it was made."""
         effect = effect_of(change)
+        if change.action == MKDIR and change.before and change.outcome == DONE and not change.is_mine:
+            self._wanted.append(change.at_last)
         if not effect or (effect == UNKNOWN and change.is_rewind and not change.kept):
             return  # a rewind that failed is repeated, and looks what is there
         if change.is_mine and change.action == TRASH_REMOVE and not self._scope.removals:
@@ -304,7 +308,7 @@ class _Planner:
         return here
 
     def _unmake(self, folder: Location) -> None:
-        if self._holds_mixed(folder):
+        if self._holds_mixed(folder) or any(each[: len(folder)] == folder for each in self._wanted):
             return
         if (here := self._was.now_at(folder)) and here != EMPTY:
             self._made.append(here)
