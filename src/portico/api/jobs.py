@@ -25,7 +25,7 @@ async def carried_out(
     source: Path,
     target: Path | None = None,
 ) -> Response:
-    """The answer to a change: 201 or 204 when it is done, 202 if it goes on as a job."""
+    """The answer to a change: 201 or 204 when it is done, 202 if it continues as a job."""
     operations = await operations_of(request)
     wait = preferred_wait(request)
     if wait is None:

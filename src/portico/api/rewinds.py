@@ -21,7 +21,7 @@ _EXAMPLE = '{"since": "2026-11-14T09:30:00Z", "dryRun": true}'
 
 
 async def start(request: Request) -> Response:
-    """200 with the plan, or with a rewind that is done; 202 if it goes on as a job."""
+    """200 with the plan, or with a rewind that is done; 202 if it continues as a job."""
     context_of(request).action = "rewind"
     operations = await operations_of(request)
     rewinds = operations.rewinds

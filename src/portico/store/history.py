@@ -29,7 +29,7 @@ _OVERTAKING: Final = 10_000
 
 ACTOR_KINDS: Final = ("user", "key", "link", "session")
 _MAKING: Final = ("share.add", "share.set", "key.add")
-"""Actions that give somebody a link or a key."""
+"""Actions that create a link or a key."""
 _MOST_MADE: Final = 500
 
 
@@ -169,7 +169,7 @@ class Removals(msgspec.Struct, frozen=True):
 
 
 async def removals(database: Database, number: int, since: int) -> list[Removals]:
-    """Since a row and a time. An actor is a key, a link or else a user; commands are none of them. What rewinds remove is left
+    """Since a row and a time. An actor is a key, a link or else a user; commands don't count. What rewinds remove is left
     out: it was new."""
     by_hand = or_(journal.c.session.is_(None), journal.c.session.not_in(select(rewinds.c.id)))
     columns = (journal.c.user, journal.c.key, journal.c.link, (journal.c.at - journal.c.at % MINUTE).label("minute"))

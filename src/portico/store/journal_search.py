@@ -56,7 +56,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 class JournalPage(msgspec.Struct, frozen=True):
     lines: Sequence[dict[str, Any]]
     cursor: str | None
-    """For the next page; None if there is none."""
+    """For the next page; None after the last one."""
 
 
 async def find(database: Database, search: Search, *, size: int, cursor: str | None = None) -> JournalPage:

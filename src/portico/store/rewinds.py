@@ -14,7 +14,7 @@ from portico.store.tables import rewinds
 PLANNED: Final = "planned"
 """By a user, who has not begun it."""
 STARTED: Final = "started"
-"""A user's own, which nobody continues if its process dies."""
+"""A user's own, which is not resumed if its process dies."""
 RUNNING: Final = "running"
 DONE: Final = "done"
 CANCELLED: Final = "cancelled"
@@ -60,7 +60,7 @@ class RewindRecords:
         return [row.id for row in await self.database.fetch(query)]
 
     async def save(self, rewind_id: str, done: int, report: str | None) -> bool:
-        """Whether it is to go on. `report`: if there is more of it."""
+        """Whether it may continue. `report`: if there is more of it."""
         mine = rewinds.c.id == rewind_id
         values = {"done": done} | ({} if report is None else {"report": report})
         await self.database.execute(update(rewinds).where(mine).values(values))

@@ -121,7 +121,7 @@ def _chained_since(report: "Report") -> str:
     if not isinstance(report.chained_since, int):
         return ""
     at = timestamps.from_epoch(report.chained_since)
-    return f", which began at {at}. If Portico was not upgraded then, somebody has taken them out of their chains"
+    return f", which began at {at}. If Portico was not upgraded then, they were taken out of their chains"
 
 
 def _lines(count: int) -> str:

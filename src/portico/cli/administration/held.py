@@ -32,7 +32,7 @@ def list_(options: SimpleNamespace) -> None:
 
 def purge(options: SimpleNamespace) -> None:
     chosen = _chosen(options)
-    confirm(f"Remove everything that is held{chosen}? Nobody can bring it back then.", yes=options.yes)
+    confirm(f"Remove everything that is held{chosen}? It can't be brought back afterwards.", yes=options.yes)
 
     async def action(accounts: Accounts) -> int:
         from portico.store.trash import TrashRecords

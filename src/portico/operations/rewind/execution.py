@@ -31,7 +31,7 @@ FAILED = "failed"
 
 
 class NotAsLeft(Exception):
-    """What is there is not what the actor left."""
+    """The content is no longer what the actor left."""
 
 
 class Execution:

@@ -1,7 +1,7 @@
 """`OwnRewinds`: users undo their own changes, as far as they may do the same by hand now.
 
 The plan is made and stored first. It is then carried out by a job, which shows the progress, can be cancelled, and ends within a
-second when its user loses a right that it needs. Nobody continues it if its process dies: the user begins another one.
+second when its user loses a right that it needs. It is not resumed if its process dies: the user begins another one.
 """
 
 import asyncio
@@ -164,7 +164,7 @@ class OwnRewinds:
         record = await self._record(rewind_id)
         if record.state == STARTED:
             async with self._shared.leases.held(self._lease) as lease:
-                if lease:  # nobody carries it out
+                if lease:  # no process carries it out
                     record = await self._record(rewind_id)
                     if record.state == STARTED:
                         await self._rewinds.records.end(rewind_id, FAILED)

@@ -183,7 +183,7 @@ class Rewinds:
         )
 
     async def _includes(self, actor: ActorFilter, one: ActorFilter, owners: dict[ActorFilter, str | None]) -> bool:
-        """A key's changes and those of a session are also the user's; those by a link may be."""
+        """A key's or a session's changes are also the user's; those made through a link may be."""
         with_guests = one.link or one.with_links
         users = {each.user.casefold() for each in actor.each() if each.user and (each.with_links or not with_guests)}
         if not users or one in actor.each():

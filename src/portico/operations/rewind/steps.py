@@ -109,7 +109,7 @@ class _Order:
             self._rename(source, location)
 
     def _clear(self, location: Location) -> None:
-        """What is at a location, or below it, and is needed elsewhere, makes way."""
+        """Move whatever is at a location or below it, and is needed elsewhere, out of the way."""
         while self._sources[location] > 0:
             waiting = range(self._next, len(self._moved))
             index = next(each for each in waiting if self._moved[each][1][: len(location)] == location)
