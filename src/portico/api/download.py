@@ -29,6 +29,8 @@ MIN_RATE = 8 * 1024
 
 _CONDITIONS = frozenset({"range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 _RANGE = re.compile(r"bytes=\s*([0-9]{0,40})-([0-9]{0,40})\s*")
+_ONE_VERSION = re.compile(r'\s*"([\x21\x23-\x7e]{1,200})"\s*')
+_MAX_SIZE = 2**63
 _NOT_PLAIN = re.compile(r'[^\x20-\x7e]|["\\%]')
 
 
@@ -54,6 +56,18 @@ async def download(request: Request, operations: Operations, path: Path) -> Resp
         # No condition depends on the entry: one call to the storage is enough.
         content = await operations.files.read(path)
         return await _file(request, operations, path, content, scheduler, partial=False)
+    if request.method == "GET" and (known := _known_range(request)):
+        # Nor does this range: it makes sense, or the storage refuses it.
+        start, stop, version = known
+        try:
+            content = await operations.files.read(path, start, stop, etag=version)
+        except Changed as error:
+            raise (_another_version() if version else error) from None
+        size = content.entry.size or 0
+        if start >= size:
+            await content.chunks.aclose()
+            raise _outside(size)
+        return await _file(request, operations, path, content, scheduler, partial=True)
     entry = await operations.files.stat_for_download(path)
     if _unchanged(request, entry):
         return Response(status_code=304, headers=_validators(entry))
@@ -198,7 +212,7 @@ def _unchanged(request: Request, entry: Entry) -> bool:
     headers = request.headers
     if (match := conditions.joined(request, "If-Match")) is not None:
         if not conditions.names(match, entry.etag):
-            raise Changed("The file no longer has the version in If-Match. Get its current version and try again.")
+            raise _another_version()
     elif (since := conditions.date(headers.get("If-Unmodified-Since"))) and modified(entry) > since:
         raise Changed(
             "The file has changed since the date in If-Unmodified-Since. Get its current version and try again."
@@ -223,10 +237,31 @@ def _requested_range(request: Request, entry: Entry) -> tuple[int, int] | None:
         if last and int(last) < int(first):
             return None
     if start >= stop:
-        raise RangeNotSatisfiable(
-            f"The range is outside the file's {size} bytes; request a range within them.", size=size
-        )
+        raise _outside(size)
     return start, stop
+
+
+def _known_range(request: Request) -> tuple[int, int | None, str | None] | None:
+    """The range, and the version that it is to be of, if both can be told without the entry."""
+    headers = request.headers
+    if not _CONDITIONS.intersection(headers) <= {"range", "if-match"}:
+        return None
+    match = _RANGE.fullmatch(headers.get("Range", ""))
+    version = _ONE_VERSION.fullmatch(conditions.joined(request, "If-Match") or "")
+    if match is None or not match[1] or (version is None and "If-Match" in headers):
+        return None
+    start, stop = int(match[1]), int(match[2]) + 1 if match[2] else None
+    if start >= _MAX_SIZE or (stop is not None and not start < stop <= _MAX_SIZE):
+        return None
+    return start, stop, version[1] if version else None
+
+
+def _another_version() -> Changed:
+    return Changed("The file no longer has the version in If-Match. Get its current version and try again.")
+
+
+def _outside(size: int) -> RangeNotSatisfiable:
+    return RangeNotSatisfiable(f"The range is outside the file's {size} bytes; request a range within them.", size=size)
 
 
 def _if_range_holds(request: Request, entry: Entry) -> bool:
