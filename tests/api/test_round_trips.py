@@ -91,11 +91,10 @@ STORAGES: dict[str, Callable[..., Any]] = {
 class Counted:
     """The operations of one user, and what each costs: `5 in 3` are five calls in three round trips."""
 
-    def __init__(self, gateway: Gateway, proxy: RoundTrips, user: str, work: Work) -> None:
+    def __init__(self, gateway: Gateway, proxy: RoundTrips, user: str) -> None:
         self._gateway = gateway
         self._proxy = proxy
         self._user = user
-        self._work = work
         self._costs: dict[str, str] = {}
 
     async def call(self, method: str, path: str, **options: Any) -> httpx2.Response:
@@ -106,7 +105,7 @@ class Counted:
     async def count(self, what: str, request: Awaitable[Any]) -> Any:
         calls, round_trips = len(self._proxy.calls), self._proxy.count
         result = await request
-        await self._work.until_idle()
+        await self._proxy.at_rest()
         calls, round_trips = len(self._proxy.calls) - calls, self._proxy.count - round_trips
         self._costs[what] = f"{calls}" if calls == round_trips else f"{calls} in {round_trips}"
         return result
@@ -198,7 +197,7 @@ async def test_calls_and_round_trips_are_as_documented(
                         continue
                     async with open_storage(home, work) as (proxy, options):
                         user = await _user(gateway, name, options)
-                        counted = Counted(gateway, proxy, user, work)
+                        counted = Counted(gateway, proxy, user)
                         for what, cost in (await counted.run(with_reads=retention != "0")).items():
                             costs[what][name].append(cost)
     found = [_row(what, costs[what]) for what in costs]

@@ -23,6 +23,8 @@ class Work:
 
     def __init__(self) -> None:
         self._running: set[asyncio.Future[Any]] = set()
+        self._looking = asyncio.Lock()
+        """Two who look at the same time would each see the other at work."""
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -43,6 +45,10 @@ class Work:
 
     async def until_idle(self) -> None:
         """Return when this process only waits for others."""
+        async with self._looking:
+            await self._look()
+
+    async def _look(self) -> None:
         loop: Any = asyncio.get_running_loop()
         quiet = 0
         while quiet < _QUIET:
@@ -77,6 +83,13 @@ class RoundTrips(FaultProxy):
             self._asked -= 1
         await wave
         return reply
+
+    async def at_rest(self) -> None:
+        """Return when nothing is asked any more, also by what was cancelled."""
+        await self._work.until_idle()
+        while self._wave:
+            await self._wave
+            await self._work.until_idle()
 
     async def _gather(self) -> None:
         await self._work.until_idle()
