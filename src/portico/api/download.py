@@ -52,8 +52,8 @@ async def download(request: Request, operations: Operations, path: Path) -> Resp
     context_of(request).action = "download"
     refuse_to_be_run(request)
     scheduler = services_of(request).gateway.scheduler
-    if request.method == "GET" and _CONDITIONS.isdisjoint(request.headers):
-        # No condition depends on the entry: one call to the storage is enough.
+    if request.method == "GET" and not is_conditional(request):
+        # Nothing depends on the entry: one call to the storage is enough.
         content = await operations.files.read(path)
         return await _file(request, operations, path, content, scheduler, partial=False)
     if request.method == "GET" and (known := _known_range(request)):
@@ -80,6 +80,22 @@ async def download(request: Request, operations: Operations, path: Path) -> Resp
     version = entry.etag if span or "If-Match" in request.headers else None
     content = await operations.files.read(path, start, stop, etag=version)
     return await _file(request, operations, path, content, scheduler, partial=span is not None)
+
+
+def is_conditional(request: Request) -> bool:
+    """Whether the client wants a file, or a part of it, only under conditions."""
+    return not _CONDITIONS.isdisjoint(request.headers)
+
+
+def is_plain(request: Request) -> bool:
+    """Whether a file would be sent whole, and is not refused."""
+    return request.method == "GET" and not is_conditional(request) and not _is_to_be_run(request)
+
+
+async def send(request: Request, operations: Operations, path: Path, content: Download) -> Response:
+    """The answer to a plain request."""
+    context_of(request).action = "download"
+    return await _file(request, operations, path, content, services_of(request).gateway.scheduler, partial=False)
 
 
 async def _file(
@@ -115,9 +131,13 @@ async def issue_ticket(request: Request, query: Query) -> Response:
     return JsonResponse(TicketBody(issued.text, issued.lifetime))
 
 
-def refuse_to_be_run(request: Request) -> None:
+def _is_to_be_run(request: Request) -> bool:
     headers = request.headers
-    if headers.get("Sec-Fetch-Dest", "empty") not in _DESTINATIONS or "Service-Worker" in headers:
+    return headers.get("Sec-Fetch-Dest", "empty") not in _DESTINATIONS or "Service-Worker" in headers
+
+
+def refuse_to_be_run(request: Request) -> None:
+    if _is_to_be_run(request):
         raise Forbidden("Stored files can't be used as a script, style sheet or frame. Download the file instead.")
 
 

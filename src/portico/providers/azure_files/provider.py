@@ -13,6 +13,7 @@ from portico.providers.azure_common.credentials import credential_and_url
 from portico.providers.azure_common.errors import ServiceError, translated
 from portico.providers.azure_files import names, trees
 from portico.providers.azure_files.downloads import open_file
+from portico.providers.azure_files.listing import FolderListing
 from portico.providers.azure_files.resumable import AzureFilesUpload, ShareState
 from portico.providers.azure_files.service import MAX_PAGE_SIZE, Share
 from portico.providers.azure_files.staging import RANGE_BYTES, StagedFile
@@ -56,6 +57,9 @@ class AzureFilesProvider(Provider):
                 if await self._share.file(folder):
                     raise not_a_folder(folder.name)
                 raise not_found(folder.name)
+        return self._page(listing)
+
+    def _page(self, listing: FolderListing) -> Page:
         return Page([entry for entry in listing.entries if _shown(entry.name)], listing.token)
 
     def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
@@ -78,6 +82,12 @@ class AzureFilesProvider(Provider):
 
     async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         return await open_file(self._share, path, start, stop, etag)
+
+    async def read_or_list(self, path: Path, size: int) -> Download | Page:
+        # A name without an extension is nearly always that of a folder, and never that of both.
+        with translated(path.name):
+            listing = await self._share.list(path, size, None) if names.possible(path) else None
+        return self._page(listing) if listing else await self.read(path)
 
     # Writing
 

@@ -144,6 +144,13 @@ class Provider(ABC):
         beyond the end.
         """
 
+    async def read_or_list(self, path: Path, size: int) -> Download | Page:
+        """The file at `path`, as `read`; if there is none, the first page of the folder, as `list_page`."""
+        try:
+            return await self.list_page(path, size, None, file_first=not path.as_folder)
+        except NotAFolder:
+            return await self.read(path)
+
     @abstractmethod
     async def write(
         self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions = WriteOptions()

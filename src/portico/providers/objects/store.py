@@ -16,6 +16,7 @@ from portico.model.entries import Download, Entry, Page
 from portico.model.errors import (
     Changed,
     InvalidPath,
+    IsAFolder,
     NotFound,
     already_exists,
     cannot_replace_folder,
@@ -52,6 +53,7 @@ from portico.providers.objects.trees import (
 )
 from portico.providers.objects.walk import KeyWalk
 from portico.runtime.progress_counter import count
+from portico.runtime.tasks import abandon
 
 _REMEMBERED = 4096
 """Names of files that were stored."""
@@ -174,13 +176,11 @@ class ObjectStore(ObjectService):
         prefix = folder_key(folder)
         if not self.fits(prefix):
             await self._check_folder(folder)
-        if file_first and not folder.is_root and time.monotonic() > self._checked.get(prefix, 0.0):
+        if file_first and not folder.is_root and not self._is_checked(prefix):
             found, listing = await asyncio.gather(self.find(key_of(folder)), self.list_content(prefix, size, token))
             if found and not found.is_folder:
                 raise not_a_folder(folder.name)
-            if len(self._checked) >= _MAX_CHECKED:
-                self._checked.clear()
-            self._checked[prefix] = time.monotonic() + _CHECKED_SECONDS
+            self._note_checked(prefix)
         else:
             listing = await self.list_content(prefix, size, token)
         entries, marked = entries_of(prefix, listing)
@@ -189,6 +189,33 @@ class ObjectStore(ObjectService):
         ):
             await self._check_folder(folder)
         return Page(entries, listing.token)
+
+    async def read_or_list(self, path: Path, size: int) -> Download | Page:
+        prefix = folder_key(path)
+        if path.is_root or path.as_folder or self._is_checked(prefix) or not self.fits(prefix):
+            return await super().read_or_list(path, size)
+        listing = asyncio.create_task(self.list_content(prefix, size, None))
+        try:
+            download = await self.open(key_of(path), 0, None, None)
+        except (NotFound, IsAFolder) as error:
+            page = await listing
+            entries, marked = entries_of(prefix, page)
+            if not (entries or marked or page.token) and isinstance(error, NotFound):
+                raise
+            self._note_checked(prefix)
+            return Page(entries, page.token)
+        finally:
+            abandon(listing)
+        download.entry.name = path.name
+        return download
+
+    def _is_checked(self, prefix: str) -> bool:
+        return time.monotonic() < self._checked.get(prefix, 0.0)
+
+    def _note_checked(self, prefix: str) -> None:
+        if len(self._checked) >= _MAX_CHECKED:
+            self._checked.clear()
+        self._checked[prefix] = time.monotonic() + _CHECKED_SECONDS
 
     def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
         return KeyWalk(self, folder, token, self._check_folder)
