@@ -149,10 +149,11 @@ class Files:
 
     async def stat_for_download(self, path: Path) -> Entry:
         """The entry of a file that is about to be read; `IsAFolder` if it is none. Needs the right to download."""
-        drive, path = await self._tree.at(path, Scope(path))
-        entry = await drive.stat_for_download(path)
-        if entry.is_folder:
-            raise IsAFolder(f"'{path.name}' is a folder. List it, or download a file in it.")
+        drive, path = await self._tree.at(path, Scope(path), looks=False)
+        async with self._tree.finding():
+            entry = await drive.stat_for_download(path)
+            if entry.is_folder:
+                raise IsAFolder(f"'{path.name}' is a folder. List it, or download a file in it.")
         return entry
 
     async def has_digests(self, path: Path) -> bool:
@@ -162,8 +163,10 @@ class Files:
 
     async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         """As `Drive.read`. The chunks end with an error soon after the actor has lost the right to download."""
-        drive, path = await self._tree.at(path, Scope(path))
-        return await self._sent(drive, path, await drive.read(path, start, stop, etag=etag))
+        drive, path = await self._tree.at(path, Scope(path), looks=False)
+        async with self._tree.finding():
+            download = await drive.read(path, start, stop, etag=etag)
+        return await self._sent(drive, path, download)
 
     async def _sent(self, drive: Drive, path: Path, download: Download) -> Download:
         """A download that is about to be sent: counted, recorded and watched."""

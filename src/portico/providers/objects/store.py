@@ -232,11 +232,12 @@ class ObjectStore(ObjectService):
         if path.is_root:
             return folder_entry(path)
         self._check_key(path)
-        entry = await self._found(path)
-        if entry:
+        if path.as_folder and await self._is_folder(path):
+            return folder_entry(path)
+        if entry := await self.find(key_of(path)):
             entry.name = path.name
             return entry
-        if await self._is_folder(path):
+        if not path.as_folder and await self._is_folder(path):
             return folder_entry(path)
         raise not_found(path.name)
 
