@@ -4,6 +4,7 @@ A drive confines its user below the root, checks the user's rights, clamps and o
 settles name conflicts. Paths given to it are those of the user's tree, at or below the drive's mount point.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -436,8 +437,8 @@ class Drive:
         if change.has_begun:  # as a part of another change
             await self._provider.make_folder(place)
             return
-        missing = await self.missing_folders(path)
-        if there := await self._find(place):
+        missing, there = await asyncio.gather(self.missing_folders(path), self._find(place))
+        if there:
             change.before = version_of(there)
         await change.begin()
         await self._provider.make_folder(place)

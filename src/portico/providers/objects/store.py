@@ -34,6 +34,7 @@ from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.objects.part_store import UPLOADS_PREFIX, UploadState
 from portico.providers.objects.resumable import ResumableObjectUpload
 from portico.providers.objects.service import (
+    FOLDER_MARKER,
     ObjectService,
     Version,
     entries_of,
@@ -334,9 +335,21 @@ class ObjectStore(ObjectService):
             return
         self._check_key(path, as_folder=True)
         with self._names.pending(path, is_folder=True) as name:
-            await self.check_ancestors(path)
+            there = await self._check_folder_target(path)
             name.take()
-            await self.mark(folder_key(path))
+            if there:
+                await self.mark(folder_key(path))  # it may have none of its own
+            else:
+                await self.put(folder_key(path), [], FOLDER_MARKER)
+
+    async def _check_folder_target(self, path: Path) -> bool:
+        """As `check_ancestors`, for a folder that is usually new, in one that exists; whether it is there."""
+        there, entry, _ = await asyncio.gather(
+            self._is_folder(path), self.find(key_of(path)), self.check_ancestors(path.parent)
+        )
+        if entry and not entry.is_folder and not there:
+            raise not_a_folder(path.name)
+        return there
 
     async def check_ancestors(self, folder: Path) -> None:
         # A folder that holds something is only below folders that hold something. Of those below the deepest one,
