@@ -4,7 +4,6 @@ A drive confines its user below the root, checks the user's rights, clamps and o
 settles name conflicts. Paths given to it are those of the user's tree, at or below the drive's mount point.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -437,19 +436,22 @@ class Drive:
         if change.has_begun:  # as a part of another change
             await self._provider.make_folder(place)
             return
-        missing, there = await asyncio.gather(self.missing_folders(path), self._find(place))
-        if there:
-            change.before = version_of(there)
-        await change.begin()
-        await self._provider.make_folder(place)
+        missing = await self.missing_folders(path)
+
+        async def begin(there: Entry | None) -> None:
+            if there:
+                change.before = version_of(there)
+            await change.begin()
+
+        await self._provider.make_folder(place, begin=begin)
         change.after = Version(is_folder=True, made_folders=missing)
 
     async def missing_folders(self, path: Path) -> int:
         """How many folders above a path do not exist, if the storage has any that exist by themselves."""
-        above = self._place(path).parent
+        above = self._place(path).segments[:-1]
         missing = 0
-        while self._provider.has_folders and not above.is_root and not await self._find(above):
-            above = above.parent
+        while self._provider.has_folders and above and not await self._find(Path(above, as_folder=True)):
+            above = above[:-1]
             missing += 1
         return missing
 

@@ -18,7 +18,7 @@ from portico.providers.azure_files.resumable import AzureFilesUpload, ShareState
 from portico.providers.azure_files.service import MAX_PAGE_SIZE, Share
 from portico.providers.azure_files.staging import RANGE_BYTES, StagedFile
 from portico.providers.azure_files.targets import check_ancestors, check_file_target, make_folders
-from portico.providers.contract.provider import TIMEOUT_SECONDS, Provider, TreeWalk
+from portico.providers.contract.provider import TIMEOUT_SECONDS, Begin, Provider, TreeWalk
 from portico.providers.contract.uploads import KeptFile, WriteOptions
 from portico.providers.folders.walk import FolderWalk, Position
 from portico.providers.multipart.memory import MemoryBudget
@@ -142,9 +142,13 @@ class AzureFilesProvider(Provider):
         with translated(folder.name):
             await check_ancestors(self._share, folder)
 
-    async def make_folder(self, path: Path) -> None:
+    async def make_folder(self, path: Path, *, begin: Begin | None = None) -> None:
         names.check(path)
         with translated(path.name):
+            if begin:
+                file, folder = await asyncio.gather(self._share.file(path), self._share.folder(path))
+                found = file or folder
+                await begin(found.entry if found else None)
             await make_folders(self._share, path)
 
     async def delete(self, path: Path, *, recursive: bool = False) -> None:

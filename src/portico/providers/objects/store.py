@@ -28,7 +28,7 @@ from portico.model.errors import (
     root_is_a_folder,
 )
 from portico.model.paths import Path
-from portico.providers.contract.provider import DoesNotFitInTrash, TreeWalk
+from portico.providers.contract.provider import Begin, DoesNotFitInTrash, TreeWalk
 from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions, over_kept
 from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.objects.part_store import UPLOADS_PREFIX, UploadState
@@ -330,12 +330,16 @@ class ObjectStore(ObjectService):
             name.take()
             yield
 
-    async def make_folder(self, path: Path) -> None:
+    async def make_folder(self, path: Path, *, begin: Begin | None = None) -> None:
         if path.is_root:
+            if begin:
+                await begin(folder_entry(path))
             return
         self._check_key(path, as_folder=True)
         with self._names.pending(path, is_folder=True) as name:
             there = await self._check_folder_target(path)
+            if begin:
+                await begin(folder_entry(path) if there else None)
             name.take()
             if there:
                 await self.mark(folder_key(path))  # it may have none of its own
