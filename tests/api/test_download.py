@@ -158,6 +158,13 @@ async def test_a_range_outside_the_file_is_refused(gateway: Gateway, file: str, 
     assert response.headers["Content-Range"] == "bytes */1024"
 
 
+async def test_no_range_is_in_an_empty_file(gateway: Gateway) -> None:
+    gateway.put("empty.txt", b"")
+    for asked in ("bytes=0-", "bytes=0-0", "bytes=-1"):
+        response = await gateway.call("GET", "empty.txt", headers={"Range": asked})
+        assert (response.status_code, response.headers["Content-Range"]) == (416, "bytes */0"), asked
+
+
 async def test_if_range_holds_the_range_to_one_version(gateway: Gateway, file: str) -> None:
     whole = await gateway.call("GET", file)
     for condition, status in (

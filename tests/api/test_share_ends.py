@@ -1,14 +1,18 @@
 """Share links: their end, and what guests see when things change meanwhile."""
 
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from portico.accounts.mounts import owner_of
 from portico.accounts.share_links import ShareLinks
 from portico.api.shares import SHARE_SESSIONS
 from portico.model import timestamps
 from portico.model.errors import Unavailable
+from portico.model.paths import Path
+from portico.model.reach import MountRule
 from portico.model.rights import Right
 from portico.runtime import clock as clock_module
 
@@ -187,3 +191,19 @@ async def test_a_new_address_ends_the_guests_of_the_former_one(gateway: Gateway)
     shared.body = await owner(gateway, "POST", f"/{shared.body['id']}/address")
     assert (await guest.call("GET", "a.txt")).status_code == 401
     assert (await (await shared.guest()).call("GET", "a.txt")).status_code == 200
+
+
+async def test_a_file_of_a_link_that_lost_its_folder_is_gone(gateway: Gateway) -> None:
+    """Behind the gateway's back, so that only the storage knows. What another mount keeps is no sign of the folder."""
+    gateway.put("box/a")
+    gateway.put("other/b")
+    rule = MountRule(Path.parse("/box/in"), "local", "/web/other", frozenset(Right))
+    await gateway.mounts.add(owner_of(SHARER), rule)
+    guest = await (await share(gateway)).guest()
+    for path in ("a", "in/b"):
+        assert (await guest.call("GET", path, headers={"Range": "bytes=0-0"})).status_code == 206, path
+    shutil.rmtree(gateway.files / "box")
+    for path in ("a", "in/b"):
+        for headers in ({}, {"Range": "bytes=0-0"}, {"If-None-Match": '"e"'}):
+            gone = await guest.call("GET", path, headers=headers)
+            assert (gone.status_code, gone.json()["code"]) == (404, "target-gone"), (path, headers)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from portico.model.entries import Entry
+from portico.model.entries import Download, Entry, Page
 from portico.model.errors import IsAFolder, NotAFolder, NotFound
 from portico.model.paths import Path
 from portico.providers.contract.provider import Provider
@@ -44,6 +44,11 @@ async def test_each_is_found_by_how_it_is_written(provider: Provider, drive: Rec
     assert await names(drive, "a") == ["b"]
     with pytest.raises(NotAFolder):
         await drive.list_page(at("a"), 10, file_first=True)
+    file, folder = await drive.read_or_list(at("a"), 10), await drive.read_or_list(at("a/"), 10)
+    assert isinstance(file, Download)
+    await file.chunks.aclose()
+    assert isinstance(folder, Page)
+    assert [entry.name for entry in folder.entries] == ["b"]
 
 
 @pytest.mark.object_services
@@ -98,6 +103,22 @@ async def test_a_slash_at_the_end_does_no_harm_where_there_is_one_only(drive: Re
 async def test_the_key_stores_are_known(request: pytest.FixtureRequest, provider: Provider) -> None:
     """Otherwise the tests of key stores would not run on a new one."""
     assert isinstance(provider, ObjectService) == (request.node.callspec.params["harness"] in KEY_STORES)
+
+
+async def test_a_path_is_read_or_listed_by_what_it_is(drive: RecordedDrive) -> None:
+    await put(drive, "file", b"file")
+    await drive.make_folder(at("folder/empty"))
+    for _ in range(2):
+        download = await drive.read_or_list(at("file"), 10)
+        assert isinstance(download, Download)
+        assert (download.entry.name, b"".join([chunk async for chunk in download.chunks])) == ("file", b"file")
+        for folder, inside in (("folder", ["empty"]), ("folder/empty", [])):
+            page = await drive.read_or_list(at(folder), 10)
+            assert isinstance(page, Page)
+            assert [entry.name for entry in page.entries] == inside
+        for missing in ("other", "folder/other"):
+            with pytest.raises(NotFound):
+                await drive.read_or_list(at(missing), 10)
 
 
 @pytest.mark.object_services

@@ -66,6 +66,7 @@ async def _nothing(_: Operations) -> ChangeResult:
 
 CALLS: dict[str, Callable[[Operations, Any], Awaitable[Any]]] = {
     "files.list": lambda o, t: o.files.list(at("/in"), 10),
+    "files.read_or_list": lambda o, t: o.files.read_or_list(at("/in"), 10),
     "files.search": lambda o, t: o.files.search(at("/"), Criteria(name="a"), 10),
     "files.stat": lambda o, t: o.files.stat(at("/in/a")),
     "files.digests": _digests,
@@ -129,7 +130,15 @@ UNKNOWN = {
 
 DOWNLOADS = {"files.stat_for_download", "files.read", "files.plan_thumbnail", "files.make_thumbnail"}
 READS = DOWNLOADS | {
-    *("files.list", "files.search", "files.stat", "files.digests", "files.archive", "files.count_files"),
+    *(
+        "files.list",
+        "files.read_or_list",
+        "files.search",
+        "files.stat",
+        "files.digests",
+        "files.archive",
+        "files.count_files",
+    ),
     "files.ticket",
 }
 UPLOADS = {"files.store", "files.upload", "files.make_folder", *(name for name in CALLS if name.startswith("uploads."))}
@@ -143,7 +152,8 @@ ALLOWED = {
     "user": set(CALLS) - {"files.digest"},
     "password": set(CALLS) - {"files.digest", "files.ticket"} - BY_SESSION,
     "key": FILES - {"files.ticket"} | UPLOADS | OWN,
-    "key that lists": {"files.list", "files.search", "files.stat", "files.count_files", "files.digests"}
+    "key that lists": {"files.list", "files.read_or_list", "files.search", "files.stat", "files.count_files"}
+    | {"files.digests"}
     | {"trash.list", "trash.restorable", "activity.list", "jobs.run", "jobs.get", "jobs.list", "jobs.cancel"},
     "ticket": DOWNLOADS,
     "guest of a folder": READS,

@@ -29,6 +29,8 @@ MIN_RATE = 8 * 1024
 
 _CONDITIONS = frozenset({"range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 _RANGE = re.compile(r"bytes=\s*([0-9]{0,40})-([0-9]{0,40})\s*")
+_ONE_VERSION = re.compile(r'\s*"([\x21\x23-\x7e]{1,200})"\s*')
+_MAX_SIZE = 2**63
 _NOT_PLAIN = re.compile(r'[^\x20-\x7e]|["\\%]')
 
 
@@ -50,10 +52,22 @@ async def download(request: Request, operations: Operations, path: Path) -> Resp
     context_of(request).action = "download"
     refuse_to_be_run(request)
     scheduler = services_of(request).gateway.scheduler
-    if request.method == "GET" and _CONDITIONS.isdisjoint(request.headers):
-        # No condition depends on the entry: one call to the storage is enough.
+    if request.method == "GET" and not is_conditional(request):
+        # Nothing depends on the entry: one call to the storage is enough.
         content = await operations.files.read(path)
         return await _file(request, operations, path, content, scheduler, partial=False)
+    if request.method == "GET" and (known := _known_range(request)):
+        # Nor does this range: it makes sense, or the storage refuses it.
+        start, stop, version = known
+        try:
+            content = await operations.files.read(path, start, stop, etag=version)
+        except Changed as error:
+            raise (_another_version() if version else error) from None
+        size = content.entry.size or 0
+        if start >= size:
+            await content.chunks.aclose()
+            raise _outside(size)
+        return await _file(request, operations, path, content, scheduler, partial=True)
     entry = await operations.files.stat_for_download(path)
     if _unchanged(request, entry):
         return Response(status_code=304, headers=_validators(entry))
@@ -66,6 +80,22 @@ async def download(request: Request, operations: Operations, path: Path) -> Resp
     version = entry.etag if span or "If-Match" in request.headers else None
     content = await operations.files.read(path, start, stop, etag=version)
     return await _file(request, operations, path, content, scheduler, partial=span is not None)
+
+
+def is_conditional(request: Request) -> bool:
+    """Whether the client wants a file, or a part of it, only under conditions."""
+    return not _CONDITIONS.isdisjoint(request.headers)
+
+
+def is_plain(request: Request) -> bool:
+    """Whether a file would be sent whole, and is not refused."""
+    return request.method == "GET" and not is_conditional(request) and not _is_to_be_run(request)
+
+
+async def send(request: Request, operations: Operations, path: Path, content: Download) -> Response:
+    """The answer to a plain request."""
+    context_of(request).action = "download"
+    return await _file(request, operations, path, content, services_of(request).gateway.scheduler, partial=False)
 
 
 async def _file(
@@ -101,9 +131,13 @@ async def issue_ticket(request: Request, query: Query) -> Response:
     return JsonResponse(TicketBody(issued.text, issued.lifetime))
 
 
-def refuse_to_be_run(request: Request) -> None:
+def _is_to_be_run(request: Request) -> bool:
     headers = request.headers
-    if headers.get("Sec-Fetch-Dest", "empty") not in _DESTINATIONS or "Service-Worker" in headers:
+    return headers.get("Sec-Fetch-Dest", "empty") not in _DESTINATIONS or "Service-Worker" in headers
+
+
+def refuse_to_be_run(request: Request) -> None:
+    if _is_to_be_run(request):
         raise Forbidden("Stored files can't be used as a script, style sheet or frame. Download the file instead.")
 
 
@@ -198,7 +232,7 @@ def _unchanged(request: Request, entry: Entry) -> bool:
     headers = request.headers
     if (match := conditions.joined(request, "If-Match")) is not None:
         if not conditions.names(match, entry.etag):
-            raise Changed("The file no longer has the version in If-Match. Get its current version and try again.")
+            raise _another_version()
     elif (since := conditions.date(headers.get("If-Unmodified-Since"))) and modified(entry) > since:
         raise Changed(
             "The file has changed since the date in If-Unmodified-Since. Get its current version and try again."
@@ -223,10 +257,31 @@ def _requested_range(request: Request, entry: Entry) -> tuple[int, int] | None:
         if last and int(last) < int(first):
             return None
     if start >= stop:
-        raise RangeNotSatisfiable(
-            f"The range is outside the file's {size} bytes; request a range within them.", size=size
-        )
+        raise _outside(size)
     return start, stop
+
+
+def _known_range(request: Request) -> tuple[int, int | None, str | None] | None:
+    """The range, and the version that it is to be of, if both can be told without the entry."""
+    headers = request.headers
+    if not _CONDITIONS.intersection(headers) <= {"range", "if-match"}:
+        return None
+    match = _RANGE.fullmatch(headers.get("Range", ""))
+    version = _ONE_VERSION.fullmatch(conditions.joined(request, "If-Match") or "")
+    if match is None or not match[1] or (version is None and "If-Match" in headers):
+        return None
+    start, stop = int(match[1]), int(match[2]) + 1 if match[2] else None
+    if start >= _MAX_SIZE or (stop is not None and not start < stop <= _MAX_SIZE):
+        return None
+    return start, stop, version[1] if version else None
+
+
+def _another_version() -> Changed:
+    return Changed("The file no longer has the version in If-Match. Get its current version and try again.")
+
+
+def _outside(size: int) -> RangeNotSatisfiable:
+    return RangeNotSatisfiable(f"The range is outside the file's {size} bytes; request a range within them.", size=size)
 
 
 def _if_range_holds(request: Request, entry: Entry) -> bool:

@@ -25,7 +25,7 @@ from portico.api.schemas import (
     page_body,
 )
 from portico.model import timestamps
-from portico.model.entries import Entry
+from portico.model.entries import Entry, Page
 from portico.model.errors import InvalidRequest, UnsupportedMediaType
 from portico.model.paths import Path
 from portico.operations.activity import Event
@@ -217,7 +217,13 @@ async def list_folder(operations: Operations, path: Path, query: Query, *, file_
     page = await operations.files.list(
         path, query.page_size(), cursor, file_first=file_first and cursor is None and not path.as_folder
     )
-    body = page_body(path, page, first=cursor is None)
+    return await show_page(operations, path, page, first=cursor is None, with_digests=with_digests)
+
+
+async def show_page(
+    operations: Operations, path: Path, page: Page, *, first: bool = True, with_digests: bool = False
+) -> Response:
+    body = page_body(path, page, first=first)
     if with_digests:
         await _add_digests(operations, path, page.entries, body.content)
     return JsonResponse(body)

@@ -10,7 +10,7 @@ from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
 from portico.api import account, jobs, rewinds, shares, tus
-from portico.api.download import download, issue_ticket
+from portico.api.download import download, is_conditional, is_plain, issue_ticket, send
 from portico.api.files import (
     activity,
     archive,
@@ -20,6 +20,7 @@ from portico.api.files import (
     make_folder,
     move_or_copy,
     search,
+    show_page,
     stat,
     thumbnail,
 )
@@ -32,6 +33,7 @@ from portico.api.receipts import receipt_key
 from portico.api.requests import FILESYSTEM, GUEST_PAGE, Query, context_of, operations_of, path_of
 from portico.api.trash import TRASH, empty_trash, list_trash, remove_trashed, restore
 from portico.api.upload import upload
+from portico.model.entries import Download
 from portico.model.errors import InvalidRequest, IsAFolder, MethodNotAllowed, NotAFolder, NotFound
 from portico.model.paths import Path
 from portico.model.rights import Right
@@ -90,10 +92,16 @@ async def _read(request: Request) -> Response:
 
 async def _list_or_download(request: Request, operations: Operations, path: Path, query: Query) -> Response:
     """Without an action, a folder is listed and a file is sent."""
-    resembles_file = _resembles_file(path, query) and operations.allows(Right.DOWNLOAD, path)
-    if operations.lists(path) and not resembles_file:
+    downloads = operations.allows(Right.DOWNLOAD, path)
+    expects_file = downloads and _resembles_file(request, path, query)
+    if operations.lists(path) and not expects_file:
         context_of(request).action = "list"
         try:
+            if downloads and not query.is_given and is_plain(request):
+                found = await operations.files.read_or_list(path, query.page_size())
+                if isinstance(found, Download):
+                    return await send(request, operations, path, found)
+                return await show_page(operations, path, found)
             return await list_folder(operations, path, query, file_first=True)
         except NotAFolder:
             return await download(request, operations, path)
@@ -106,9 +114,11 @@ async def _list_or_download(request: Request, operations: Operations, path: Path
         return await list_folder(operations, path, query)  # raises if the right is missing
 
 
-def _resembles_file(path: Path, query: Query) -> bool:
+def _resembles_file(request: Request, path: Path, query: Query) -> bool:
     """Whether it is worth looking for a file first; which of them it is, only the storage knows."""
-    return not query.is_given and not path.is_root and not path.as_folder and "." in path.name[1:-1]
+    if query.is_given or path.is_root or path.as_folder:
+        return False
+    return "." in path.name[1:-1] or request.method == "HEAD" or is_conditional(request)
 
 
 async def _write(request: Request) -> Response:

@@ -179,13 +179,10 @@ class Drive:
         With a cursor, a folder that is gone is `InvalidCursor`. The root exists even while it holds nothing.
         """
         self.require(Right.LIST)
-        path, inner = self._place(folder), self._inner
-        scope = self._scope(path)
-        token = None if cursor is None else self._seal.open(cursor, scope)
-        size = min(size, self._provider.max_page_size)
+        path = self._place(folder)
+        token = None if cursor is None else self._seal.open(cursor, self._scope(path))
+        size = self._page_size(folder, size, is_first=cursor is None)
         file_first = file_first and not self._is_there(folder)  # a file of that name is not the user's
-        if inner:
-            size = max(1, size - len(inner.shown_in(folder))) if cursor is None else size
         try:
             page = await self._provider.list_page(path, size, token, file_first=file_first)
         except (NotFound, NotAFolder) as error:
@@ -194,11 +191,34 @@ class Drive:
             if not self._may_lack(folder, error):
                 raise with_whole_path(error, folder) from None
             page = Page([])
-        if inner:
-            inner.add_to(page, folder, is_first=cursor is None)
+        return self._shown(page, folder, is_first=cursor is None)
+
+    async def read_or_list(self, path: Path, size: int) -> Download | Page:
+        """As `Provider.read_or_list`, with what `read` and `list_page` do."""
+        self.require(Right.LIST, Right.DOWNLOAD)
+        if self._is_there(path):  # a file of that name is not the user's
+            return await self.list_page(path, size)
+        size = self._page_size(path, size, is_first=True)
+        try:
+            found = await self._provider.read_or_list(self._place(path), size)
+        except (NotFound, NotAFolder) as error:
+            raise with_whole_path(error, path) from None
+        if isinstance(found, Download):
+            presentable(found.entry)
+            return found
+        return self._shown(found, path, is_first=True)
+
+    def _page_size(self, folder: Path, size: int, *, is_first: bool) -> int:
+        size = min(size, self._provider.max_page_size)
+        return max(1, size - len(self._inner.shown_in(folder))) if self._inner and is_first else size
+
+    def _shown(self, page: Page, folder: Path, *, is_first: bool) -> Page:
+        """A page of the provider as the user sees it."""
+        if self._inner:
+            self._inner.add_to(page, folder, is_first=is_first)
         sort_entries(page.entries)
         if page.token is not None:
-            page.token = self._seal.close(page.token, scope)
+            page.token = self._seal.close(page.token, self._scope(self._place(folder)))
         return page
 
     def walk(self, folder: Path, cursor: str | None = None, *, right: Right = Right.LIST) -> DriveWalk:
@@ -425,18 +445,21 @@ class Drive:
             await self._provider.make_folder(place)
             return
         missing = await self.missing_folders(path)
-        if there := await self._find(place):
-            change.before = version_of(there)
-        await change.begin()
-        await self._provider.make_folder(place)
+
+        async def begin(there: Entry | None) -> None:
+            if there:
+                change.before = version_of(there)
+            await change.begin()
+
+        await self._provider.make_folder(place, begin=begin)
         change.after = Version(is_folder=True, made_folders=missing)
 
     async def missing_folders(self, path: Path) -> int:
         """How many folders above a path do not exist, if the storage has any that exist by themselves."""
-        above = self._place(path).parent
+        above = self._place(path).segments[:-1]
         missing = 0
-        while self._provider.has_folders and not above.is_root and not await self._find(above):
-            above = above.parent
+        while self._provider.has_folders and above and not await self._find(Path(above, as_folder=True)):
+            above = above[:-1]
             missing += 1
         return missing
 

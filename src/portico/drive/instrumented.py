@@ -74,6 +74,7 @@ class InstrumentedProvider(Provider):
     stat = _timed("stat")
     find_file = _timed("find_file", label="stat")
     read = _timed("read")
+    read_or_list = _timed("read_or_list")
     write = _timed("write")
     has_mark = _timed("has_mark", label="stat")
     check_ancestors = _timed("check_ancestors")

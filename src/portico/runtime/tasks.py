@@ -52,6 +52,12 @@ async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     raise cancelled
 
 
+def abandon(task: asyncio.Task[Any]) -> None:
+    """Cancel a task whose result no longer matters, and log nothing of it."""
+    task.cancel()
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The first error of a group, however deeply nested."""
     error = group.exceptions[0]

@@ -61,6 +61,15 @@ async def test_a_service_that_ignores_ranges_is_not_believed(provider: S3Provide
     assert busy_connections(provider) == 0
 
 
+async def test_a_service_that_ignores_the_version_is_not_believed(provider: S3Provider, proxy: FaultProxy) -> None:
+    entry = await put(provider, "file", b"0123456789")
+    newer = {"ETag": '"e"', "Last-Modified": "Sun, 15 Nov 2026 00:00:00 GMT", "Content-Range": "bytes 2-3/10"}
+    proxy.on(reading, Reply(206, newer, b"23"))
+    with pytest.raises(Changed):
+        await provider.read(at("file"), 2, 4, etag=entry.etag)
+    assert busy_connections(provider) == 0
+
+
 async def test_the_end_of_a_file(provider: S3Provider) -> None:
     entry = await put(provider, "file", b"12345")
     for start, stop in ((5, None), (5, 9), (2, 2)):

@@ -2,8 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from portico.drive.drive import Drive
 from portico.drive.mount_table import folder_entry
 from portico.drive.walk import DriveWalk
 from portico.model.entries import Chunks, Entry
-from portico.model.errors import Forbidden, InvalidCursor, NotPossible, target_gone
+from portico.model.errors import Forbidden, InvalidCursor, IsAFolder, NotAFolder, NotFound, NotPossible, target_gone
 from portico.model.paths import Path, Place
 from portico.model.reach import Mount
 from portico.model.rights import Right, missing_word
@@ -42,11 +42,13 @@ class Tree:
         self.reach = actor.user.reach
         self._is_shared = False
 
-    async def at(self, path: Path, scope: Scope | None = None, *, admitted: bool = True) -> tuple[Drive, Path]:
+    async def at(
+        self, path: Path, scope: Scope | None = None, *, admitted: bool = True, looks: bool = True
+    ) -> tuple[Drive, Path]:
         """The drive that a path is in, for one operation, and the path as the mount table spells it.
 
         `scope`: all that is done is to download this one thing. If `admitted`, the request takes a slot among those that
-        wait for the connection; `Unavailable` if there are too many.
+        wait for the connection; `Unavailable` if there are too many. Without `looks`, the caller uses `finding`.
         """
         self.actor.require_scope(scope)
         if not self.reach.is_simple:
@@ -55,7 +57,7 @@ class Tree:
         if mount is None:
             return self._shared.pool.virtual(self.actor.user), path
         self._enter(mount, admitted)
-        if not self._is_shared:
+        if not self._is_shared and (looks or not mount.path.is_root):  # a mount below the shared folder proves nothing
             await self.require_shared()
         drive = await self._shared.pool.of(self.actor.user, mount)
         drive.right_missing = self.actor.right_missing
@@ -117,6 +119,19 @@ class Tree:
         """`TargetGone` if the actor is a guest, and the shared file or folder no longer exists."""
         if self.actor.guest:
             await require_target(self._shared.pool, self.actor.guest.open)
+        self._is_shared = True
+
+    @asynccontextmanager
+    async def finding(self) -> AsyncIterator[None]:
+        """Around what finds something in the place that a guest's link shares. It proves that the place exists, which is
+        looked for only if nothing is found."""
+        if self.actor.guest and self.actor.guest.open.link.trashed:
+            raise target_gone()
+        try:
+            yield
+        except (Forbidden, IsAFolder, NotAFolder, NotFound):
+            await self.require_shared()
+            raise
         self._is_shared = True
 
     def place(self, path: Path) -> Place | None:

@@ -89,6 +89,16 @@ class Files:
         async with self._tree.looking(min(size, drive.max_page_size)):
             return await drive.list_page(folder, size, cursor, file_first=file_first)
 
+    async def read_or_list(self, path: Path, size: int) -> Download | Page:
+        """The file at a path, as `read`; if there is none, the first page of the folder, as `list`. `NotAFolder` for a file
+        that the actor can't download."""
+        drive, path = await self._tree.at(path)
+        async with self._tree.looking(min(size, drive.max_page_size)):
+            if not drive.allows(Right.DOWNLOAD):
+                return await drive.list_page(path, size, file_first=True)
+            found = await drive.read_or_list(path, size)
+        return await self._sent(drive, path, found) if isinstance(found, Download) else found
+
     async def search(self, folder: Path, criteria: Criteria, size: int, cursor: str | None = None) -> SearchPage:
         """Entries below a folder that meet the criteria; with `cursor`, from where an earlier request stopped."""
         drive, folder = await self._tree.at(folder)
@@ -139,10 +149,11 @@ class Files:
 
     async def stat_for_download(self, path: Path) -> Entry:
         """The entry of a file that is about to be read; `IsAFolder` if it is none. Needs the right to download."""
-        drive, path = await self._tree.at(path, Scope(path))
-        entry = await drive.stat_for_download(path)
-        if entry.is_folder:
-            raise IsAFolder(f"'{path.name}' is a folder. List it, or download a file in it.")
+        drive, path = await self._tree.at(path, Scope(path), looks=False)
+        async with self._tree.finding():
+            entry = await drive.stat_for_download(path)
+            if entry.is_folder:
+                raise IsAFolder(f"'{path.name}' is a folder. List it, or download a file in it.")
         return entry
 
     async def has_digests(self, path: Path) -> bool:
@@ -152,8 +163,13 @@ class Files:
 
     async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         """As `Drive.read`. The chunks end with an error soon after the actor has lost the right to download."""
-        drive, path = await self._tree.at(path, Scope(path))
-        download = await drive.read(path, start, stop, etag=etag)
+        drive, path = await self._tree.at(path, Scope(path), looks=False)
+        async with self._tree.finding():
+            download = await drive.read(path, start, stop, etag=etag)
+        return await self._sent(drive, path, download)
+
+    async def _sent(self, drive: Drive, path: Path, download: Download) -> Download:
+        """A download that is about to be sent: counted, recorded and watched."""
         download.chunks = self._tree.watched(download.chunks, Standing(self._actor, path, Right.DOWNLOAD))
         try:
             await self._limits.count_download("download", path, str(path), download.entry.size)

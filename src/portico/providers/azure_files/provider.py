@@ -13,11 +13,12 @@ from portico.providers.azure_common.credentials import credential_and_url
 from portico.providers.azure_common.errors import ServiceError, translated
 from portico.providers.azure_files import names, trees
 from portico.providers.azure_files.downloads import open_file
+from portico.providers.azure_files.listing import FolderListing
 from portico.providers.azure_files.resumable import AzureFilesUpload, ShareState
 from portico.providers.azure_files.service import MAX_PAGE_SIZE, Share
 from portico.providers.azure_files.staging import RANGE_BYTES, StagedFile
 from portico.providers.azure_files.targets import check_ancestors, check_file_target, make_folders
-from portico.providers.contract.provider import TIMEOUT_SECONDS, Provider, TreeWalk
+from portico.providers.contract.provider import TIMEOUT_SECONDS, Begin, Provider, TreeWalk
 from portico.providers.contract.uploads import KeptFile, WriteOptions
 from portico.providers.folders.walk import FolderWalk, Position
 from portico.providers.multipart.memory import MemoryBudget
@@ -56,6 +57,9 @@ class AzureFilesProvider(Provider):
                 if await self._share.file(folder):
                     raise not_a_folder(folder.name)
                 raise not_found(folder.name)
+        return self._page(listing)
+
+    def _page(self, listing: FolderListing) -> Page:
         return Page([entry for entry in listing.entries if _shown(entry.name)], listing.token)
 
     def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
@@ -78,6 +82,12 @@ class AzureFilesProvider(Provider):
 
     async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         return await open_file(self._share, path, start, stop, etag)
+
+    async def read_or_list(self, path: Path, size: int) -> Download | Page:
+        # A name without an extension is nearly always that of a folder, and never that of both.
+        with translated(path.name):
+            listing = await self._share.list(path, size, None) if names.possible(path) else None
+        return self._page(listing) if listing else await self.read(path)
 
     # Writing
 
@@ -136,9 +146,13 @@ class AzureFilesProvider(Provider):
         with translated(folder.name):
             await check_ancestors(self._share, folder)
 
-    async def make_folder(self, path: Path) -> None:
+    async def make_folder(self, path: Path, *, begin: Begin | None = None) -> None:
         names.check(path)
         with translated(path.name):
+            if begin:
+                file, folder = await asyncio.gather(self._share.file(path), self._share.folder(path))
+                found = file or folder
+                await begin(found.entry if found else None)
             await make_folders(self._share, path)
 
     async def delete(self, path: Path, *, recursive: bool = False) -> None:

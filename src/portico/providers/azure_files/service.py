@@ -88,6 +88,8 @@ class Share:
         return await run_parser(read_listing, answer.body, token, _date(answer.headers), size)
 
     async def find(self, path: Path) -> Found | None:
+        if path.as_folder:
+            return await self.folder(path) or await self.file(path)
         return await self.file(path) or await self.folder(path)
 
     async def file(self, path: Path) -> Found | None:

@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 
 import msgspec
 
@@ -57,6 +57,9 @@ TIMEOUT_SECONDS = 30.0
 
 class DoesNotFitInTrash(Exception):
     """The trash cannot hold this file or folder, so it can only be deleted for good."""
+
+
+Begin: TypeAlias = Callable[[Entry | None], Awaitable[None]]
 
 
 class Provider(ABC):
@@ -144,6 +147,13 @@ class Provider(ABC):
         beyond the end.
         """
 
+    async def read_or_list(self, path: Path, size: int) -> Download | Page:
+        """The file at `path`, as `read`; if there is none, the first page of the folder, as `list_page`."""
+        try:
+            return await self.list_page(path, size, None, file_first=not path.as_folder)
+        except NotAFolder:
+            return await self.read(path)
+
     @abstractmethod
     async def write(
         self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions = WriteOptions()
@@ -195,8 +205,11 @@ class Provider(ABC):
         """
 
     @abstractmethod
-    async def make_folder(self, path: Path) -> None:
-        """Make the folder and its ancestors; existing ones are fine. `NotAFolder`: one of them is a file."""
+    async def make_folder(self, path: Path, *, begin: Begin | None = None) -> None:
+        """Make the folder and its ancestors; existing ones are fine. `NotAFolder`: one of them is a file.
+
+        `begin` is called before anything is made, with what is at the path.
+        """
 
     @abstractmethod
     async def delete(self, path: Path, *, recursive: bool = False) -> None:

@@ -10,9 +10,9 @@ from typing import TypeVar
 import msgspec
 
 from portico.model.entries import Download, Entry, Page
-from portico.model.errors import NotFound, service_unavailable
+from portico.model.errors import NotAFolder, NotFound, service_unavailable
 from portico.model.paths import Path
-from portico.providers.contract.provider import Provider, TreeWalk
+from portico.providers.contract.provider import Begin, Provider, TreeWalk
 from portico.providers.contract.uploads import KeptFile, WriteOptions
 from portico.providers.folders import volume_id
 from portico.providers.folders.volume_id import access_problem
@@ -133,7 +133,12 @@ class LocalProvider(Provider):
         with opened_deepest(self._top, folder):
             return
 
-    async def make_folder(self, path: Path) -> None:
+    async def make_folder(self, path: Path, *, begin: Begin | None = None) -> None:
+        if begin:
+            there = None
+            with suppress(NotFound, NotAFolder):
+                there = await self.stat(path)
+            await begin(there)
         await self._threads.run_change(path, self._make_folder, path)
 
     def _make_folder(self, path: Path) -> None:

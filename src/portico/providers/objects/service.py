@@ -27,6 +27,8 @@ from portico.providers.objects.part_store import PartStore, UploadState
 from portico.providers.wire.responses import Progress
 from portico.runtime.tasks import CONCURRENCY, for_each
 
+FOLDER_MARKER = "application/x-directory"
+"""The content type."""
 MTIME = "mtime"
 """The name of the metadata, in every service."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -177,7 +179,7 @@ class ObjectService(Provider):
     async def mark(self, key: str) -> None:
         """Make a folder's marker unless it exists."""
         try:
-            await self.put(key, [], "application/x-directory", replace=False)
+            await self.put(key, [], FOLDER_MARKER, replace=False)
         except AlreadyExists:
             pass
 

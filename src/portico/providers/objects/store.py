@@ -16,6 +16,7 @@ from portico.model.entries import Download, Entry, Page
 from portico.model.errors import (
     Changed,
     InvalidPath,
+    IsAFolder,
     NotFound,
     already_exists,
     cannot_replace_folder,
@@ -27,12 +28,13 @@ from portico.model.errors import (
     root_is_a_folder,
 )
 from portico.model.paths import Path
-from portico.providers.contract.provider import DoesNotFitInTrash, TreeWalk
+from portico.providers.contract.provider import Begin, DoesNotFitInTrash, TreeWalk
 from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions, over_kept
 from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.objects.part_store import UPLOADS_PREFIX, UploadState
 from portico.providers.objects.resumable import ResumableObjectUpload
 from portico.providers.objects.service import (
+    FOLDER_MARKER,
     ObjectService,
     Version,
     entries_of,
@@ -52,6 +54,7 @@ from portico.providers.objects.trees import (
 )
 from portico.providers.objects.walk import KeyWalk
 from portico.runtime.progress_counter import count
+from portico.runtime.tasks import abandon
 
 _REMEMBERED = 4096
 """Names of files that were stored."""
@@ -174,13 +177,11 @@ class ObjectStore(ObjectService):
         prefix = folder_key(folder)
         if not self.fits(prefix):
             await self._check_folder(folder)
-        if file_first and not folder.is_root and time.monotonic() > self._checked.get(prefix, 0.0):
+        if file_first and not folder.is_root and not self._is_checked(prefix):
             found, listing = await asyncio.gather(self.find(key_of(folder)), self.list_content(prefix, size, token))
             if found and not found.is_folder:
                 raise not_a_folder(folder.name)
-            if len(self._checked) >= _MAX_CHECKED:
-                self._checked.clear()
-            self._checked[prefix] = time.monotonic() + _CHECKED_SECONDS
+            self._note_checked(prefix)
         else:
             listing = await self.list_content(prefix, size, token)
         entries, marked = entries_of(prefix, listing)
@@ -189,6 +190,33 @@ class ObjectStore(ObjectService):
         ):
             await self._check_folder(folder)
         return Page(entries, listing.token)
+
+    async def read_or_list(self, path: Path, size: int) -> Download | Page:
+        prefix = folder_key(path)
+        if path.is_root or path.as_folder or self._is_checked(prefix) or not self.fits(prefix):
+            return await super().read_or_list(path, size)
+        listing = asyncio.create_task(self.list_content(prefix, size, None))
+        try:
+            download = await self.open(key_of(path), 0, None, None)
+        except (NotFound, IsAFolder) as error:
+            page = await listing
+            entries, marked = entries_of(prefix, page)
+            if not (entries or marked or page.token) and isinstance(error, NotFound):
+                raise
+            self._note_checked(prefix)
+            return Page(entries, page.token)
+        finally:
+            abandon(listing)
+        download.entry.name = path.name
+        return download
+
+    def _is_checked(self, prefix: str) -> bool:
+        return time.monotonic() < self._checked.get(prefix, 0.0)
+
+    def _note_checked(self, prefix: str) -> None:
+        if len(self._checked) >= _MAX_CHECKED:
+            self._checked.clear()
+        self._checked[prefix] = time.monotonic() + _CHECKED_SECONDS
 
     def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
         return KeyWalk(self, folder, token, self._check_folder)
@@ -205,11 +233,12 @@ class ObjectStore(ObjectService):
         if path.is_root:
             return folder_entry(path)
         self._check_key(path)
-        entry = await self._found(path)
-        if entry:
+        if path.as_folder and await self._is_folder(path):
+            return folder_entry(path)
+        if entry := await self.find(key_of(path)):
             entry.name = path.name
             return entry
-        if await self._is_folder(path):
+        if not path.as_folder and await self._is_folder(path):
             return folder_entry(path)
         raise not_found(path.name)
 
@@ -301,14 +330,30 @@ class ObjectStore(ObjectService):
             name.take()
             yield
 
-    async def make_folder(self, path: Path) -> None:
+    async def make_folder(self, path: Path, *, begin: Begin | None = None) -> None:
         if path.is_root:
+            if begin:
+                await begin(folder_entry(path))
             return
         self._check_key(path, as_folder=True)
         with self._names.pending(path, is_folder=True) as name:
-            await self.check_ancestors(path)
+            there = await self._check_folder_target(path)
+            if begin:
+                await begin(folder_entry(path) if there else None)
             name.take()
-            await self.mark(folder_key(path))
+            if there:
+                await self.mark(folder_key(path))  # it may have none of its own
+            else:
+                await self.put(folder_key(path), [], FOLDER_MARKER)
+
+    async def _check_folder_target(self, path: Path) -> bool:
+        """As `check_ancestors`, for a folder that is usually new, in one that exists; whether it is there."""
+        there, entry, _ = await asyncio.gather(
+            self._is_folder(path), self.find(key_of(path)), self.check_ancestors(path.parent)
+        )
+        if entry and not entry.is_folder and not there:
+            raise not_a_folder(path.name)
+        return there
 
     async def has_mark(self, path: Path, mark: str, size: int) -> bool:
         key = key_of(path)

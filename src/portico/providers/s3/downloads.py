@@ -3,7 +3,7 @@
 from typing import Any
 
 from portico.model.entries import Download
-from portico.model.errors import PorticoError, RangeNotSatisfiable
+from portico.model.errors import PorticoError, RangeNotSatisfiable, changed
 from portico.providers.objects.service import name_of
 from portico.providers.s3.errors import translated
 from portico.providers.s3.listing import entry_of, require
@@ -30,7 +30,10 @@ async def open_object(service: Service, key: str, start: int, stop: int | None, 
         if wanted and "ContentRange" not in response:
             raise malformed_response("a whole object instead of a range")
         size = whole_size(response.get("ContentRange"), length, start)
-        return Download(entry_of(key, response, size), start, start + length, content)
+        entry = entry_of(key, response, size)
+        if etag is not None and entry.etag != etag:  # some services ignore the condition
+            raise changed(name_of(key))
+        return Download(entry, start, start + length, content)
     except PorticoError:
         await content.aclose()
         raise
