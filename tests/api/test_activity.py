@@ -10,10 +10,10 @@ async def test_what_happened_is_listed_page_by_page(gateway: Gateway) -> None:
         await gateway.call("PUT", "d/f.txt", content=content)
     await gateway.call("POST", "d/f.txt", params={"action": "MOVE", "target": "/d/g.txt"})
     async with asyncio.timeout(60):  # a row of a change that has kept nothing follows its response
-        while len((await gateway.call("GET", "d", params={"action": "ACTIVITY"})).json()["content"]) < 3:
+        while len((await gateway.call("GET", "d", params={"action": "ACTIVITY"})).json()["events"]) < 3:
             await asyncio.sleep(0.01)
     first = (await gateway.call("GET", "d", params={"action": "ACTIVITY", "size": "2"})).json()
-    moved, replaced = first["content"]
+    moved, replaced = first["events"]
     assert moved == {
         "at": moved["at"],
         "action": "moved",
@@ -29,7 +29,7 @@ async def test_what_happened_is_listed_page_by_page(gateway: Gateway) -> None:
     assert (replaced["action"], replaced["path"]) == ("replaced", "/d/f.txt")
     cursor = first["nextCursor"]
     second = (await gateway.call("GET", "d", params={"action": "ACTIVITY", "cursor": cursor})).json()
-    assert ([event["action"] for event in second["content"]], second["nextCursor"]) == (["stored"], None)
+    assert ([event["action"] for event in second["events"]], second["nextCursor"]) == (["stored"], None)
     restore = {"action": "RESTORE"}
     headers = await gateway.sign_in()
     restored = await gateway.client.post(f"/backend/1.0.0/trash/{replaced['trashId']}", headers=headers, params=restore)

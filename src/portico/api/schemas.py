@@ -72,7 +72,7 @@ class ActivityBody(msgspec.Struct, rename="camel"):
     """A part of the changes, the newest first; only a nextCursor of null ends them."""
 
     next_cursor: str | None
-    content: list[EventBody]
+    events: list[EventBody]
 
 
 class TrashedBody(msgspec.Struct, rename="camel"):

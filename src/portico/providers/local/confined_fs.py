@@ -220,15 +220,16 @@ def entries_of(descriptor: int, names: list[str], *, folders: bool) -> list[Entr
 
 
 def set_modified(file: int, modified: datetime | None, mark: str | None) -> None:
-    """Give an open file the time that a client wants it to have, as far as the file system can hold it, and a mark.
+    """Give an open file the time that a client wants it to have, as far as the file system can hold it, or else a mark.
 
     The mark is in the nanoseconds below the millisecond.
     """
-    if modified is None and mark is None:
+    if modified is not None:
+        nanoseconds = (modified - _EPOCH) // timedelta(microseconds=1) * 1000
+    elif mark is not None:
+        nanoseconds = time.time_ns() // _MARKS * _MARKS + _digits(mark)
+    else:
         return
-    nanoseconds = time.time_ns() if modified is None else (modified - _EPOCH) // timedelta(microseconds=1) * 1000
-    if mark is not None:
-        nanoseconds += _digits(mark) - nanoseconds % _MARKS
     with suppress(OSError, OverflowError):
         os.utime(file, ns=(nanoseconds, nanoseconds))
 

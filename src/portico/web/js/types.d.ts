@@ -91,7 +91,7 @@ export interface ActivityEvent {
 }
 
 export interface ActivityPage {
-  content: ActivityEvent[];
+  events: ActivityEvent[];
   nextCursor: string | null;
 }
 

@@ -48,7 +48,7 @@ export async function showActivity(path, onRestored) {
     do { // a page may be empty although more follow
       const page = await activityPage(path, { cursor, signal: aborter.signal });
       cursor = page.nextCursor;
-      list.append(...page.content.map(row));
+      list.append(...page.events.map(row));
     } while (cursor && list.childElementCount === known);
     more.hidden = !cursor;
     hint.hidden = list.childElementCount > 0;
