@@ -71,10 +71,9 @@ def url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[str]
     """Everything that touches the database runs on both."""
     if request.param == "postgresql":
         server: PostgresServer = request.getfixturevalue("postgres")
-        template = request.getfixturevalue("migrated_template")
-        url = server.borrowed_database(template)
+        url = server.new_database(request.getfixturevalue("migrated_template"))
         yield url
-        server.give_back(url, template)
+        server.drop_database(url)
     else:
         shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "portico.db")
         yield f"sqlite:///{tmp_path / 'portico.db'}"

@@ -9,8 +9,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,38 +21,6 @@ from .memory import data_folder
 USER = "portico"
 PASSWORD = "p@ss/word"
 """Needs escapes in a URL."""
-
-
-_DISCONNECT_OTHERS = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
-"""
-_TABLES = """
-SELECT relkind, quote_ident(relname), relnatts, relchecks FROM pg_class
-WHERE relnamespace = 'public'::regnamespace ORDER BY relkind, relname
-"""
-
-
-@dataclass(frozen=True)
-class _Content:
-    """What is in a database that tests get copies of."""
-
-    tables: list[tuple[Any, ...]]
-    rows: dict[str, bytes]
-
-    @classmethod
-    @cache
-    def of(cls, url: str) -> "_Content":
-        with psycopg.connect(url) as connection:
-            content = cls(connection.execute(_TABLES).fetchall(), {})
-            for table in content.filled(connection):
-                with connection.cursor().copy(f"COPY {table} TO STDOUT") as copy:
-                    content.rows[table] = b"".join(map(bytes, copy))
-        return content
-
-    def filled(self, connection: psycopg.Connection[Any]) -> list[str]:
-        names = [name for kind, name, *_ in self.tables if kind in ("r", b"r")]
-        looks = (f"SELECT '{name}' WHERE EXISTS (SELECT FROM {name})" for name in names)
-        return [name for (name,) in connection.execute(" UNION ALL ".join(looks))]
 
 
 def binaries() -> Path | None:
@@ -77,8 +43,6 @@ class PostgresServer:
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
         self._numbers = itertools.count(1)
-        self._lent: dict[str, psycopg.Connection[Any]] = {}
-        self._free: list[str] = []
         self.port = free_port()
         self._own()
         self._run(
@@ -110,8 +74,6 @@ class PostgresServer:
 
     def stop(self, number: int = signal.SIGINT) -> None:
         """By default end all connections at once, as a restart does."""
-        for connection in self._lent.values():
-            connection.close()
         if self._process:
             self._process.send_signal(number)
             self._process.wait()
@@ -137,32 +99,6 @@ class PostgresServer:
     def drop_database(self, url: str) -> None:
         """Hundreds of them, at 8 MB each, would fill the memory in which they are."""
         self.execute(f"DROP DATABASE IF EXISTS {url.rpartition('/')[2]} WITH (FORCE)")
-
-    def borrowed_database(self, template: str) -> str:
-        """As `new_database`, or one that was given back: emptying it takes a tenth of the time."""
-        if self._free:
-            return self._free.pop()
-        url = self.new_database(template)
-        self._lent[url] = psycopg.connect(url, autocommit=True)
-        return url
-
-    def give_back(self, url: str, template: str) -> None:
-        """Make it like its template again. If a test has changed its tables, it is dropped."""
-        connection, original = self._lent[url], _Content.of(self.url(template))
-        try:
-            connection.execute(_DISCONNECT_OTHERS)
-            if connection.execute(_TABLES).fetchall() != original.tables:
-                raise psycopg.DatabaseError("the tables have changed")
-            if filled := original.filled(connection):
-                connection.execute(f"TRUNCATE {', '.join(filled)} RESTART IDENTITY CASCADE")
-            for table, rows in original.rows.items():
-                with connection.cursor().copy(f"COPY {table} FROM STDIN") as copy:
-                    copy.write(rows)
-        except psycopg.Error:
-            self._lent.pop(url).close()
-            self.drop_database(url)
-        else:
-            self._free.append(url)
 
     def execute(self, statement: str, database: str = "postgres") -> None:
         with psycopg.connect(self.url(database), autocommit=True) as connection:

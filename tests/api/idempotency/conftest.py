@@ -18,14 +18,12 @@ async def gateway(
         yield await open_gateway()
         return
     server: PostgresServer = request.getfixturevalue("postgres")
-    template = request.getfixturevalue("migrated_template")
-    url = server.borrowed_database(template)
+    url = server.new_database(request.getfixturevalue("migrated_template"))
     chosen = settings_of(tmp_path / "home", **{"database.url": url})
     (chosen.files_folder / "web").mkdir(parents=True)
     await _populate(chosen)
     async with running(chosen) as gateway:
         yield gateway
-    server.give_back(url, template)
 
 
 @pytest.fixture
