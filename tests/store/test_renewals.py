@@ -1,7 +1,7 @@
 """What a process holds is renewed together, until it is given back or lost."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -44,8 +44,12 @@ class Rows(Ownership[Any]):
 
 
 @pytest.fixture
-async def rows(database: Database) -> Rows:
-    return Rows(database)
+async def rows(database: Database) -> AsyncIterator[Rows]:
+    rows = Rows(database)
+    yield rows
+    rows.slow.set()
+    for held in [*rows._held]:  # or a renewal may begin when the loop ends
+        await rows.let_go(held)
 
 
 async def test_all_together_until_it_is_given_back(rows: Rows) -> None:
