@@ -18,6 +18,7 @@ GROUPS = {
     "objects": 50,
     "uploads": 110,
     "puts": 40,
+    "transfers": 150,
     "changes": 60,
     "journal": 180,
     "downloads": 40,
