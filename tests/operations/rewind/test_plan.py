@@ -1,5 +1,7 @@
 """The plan of a rewind, from rows alone. `m` is the actor that is rewound, `b` another one."""
 
+import sys
+
 import pytest
 
 from portico.model.paths import TRASH
@@ -118,6 +120,63 @@ def test_it_is_as_if_the_actor_had_never_acted(case: str) -> None:
     changes, steps = UNDONE[case]
     found = planned(*changes)
     assert (shown(found), left(found)) == (steps, [])
+
+
+ENCRYPTED = m("upload", "d/f", before=FILE, kept=K1)
+HALFWAY = {
+    "a move": (m("move", "d", "x", outcome="interrupted", after=None), ["move x d"]),
+    "a move of which nothing is known": (m("move", "d", "x", outcome="unknown", after=None), ["move x d"]),
+    "a delete": (m("delete", "d", before=FOLDER, outcome="interrupted", kept=K2), [f"restore {TRASH}/{K2} d"]),
+    "a merge": (m("move", "d", "x", before=FOLDER, outcome="interrupted"), []),
+    "a restore": (m("restore", f"{TRASH}/{K2}", "d", outcome="interrupted"), []),
+    "a copy": (m("copy", "e", "d", outcome="interrupted"), []),
+}
+
+
+@pytest.mark.parametrize("case", HALFWAY)
+def test_what_stops_halfway_does_not_save_what_was_done_there_before(case: str) -> None:
+    change, steps = HALFWAY[case]
+    found = planned(ENCRYPTED, change)
+    assert shown(found) == [*steps, f"restore {TRASH}/{K1} d/f"]
+    assert [step.merges for step in found.steps] == [True] * len(steps) + [False]
+    assert [why for _, why, _ in left(found)] == ([] if steps else ["not-known"])
+
+
+def test_what_stops_halfway_is_left_alone_if_something_was_done_there_since() -> None:
+    found = planned(ENCRYPTED, m("move", "d", "x", outcome="interrupted", after=None), m("upload", "x/g"))
+    assert shown(found) == ["remove x/g", f"restore {TRASH}/{K1} d/f"]
+    assert left(found) == [("x", "not-known", "")]
+
+
+def test_a_restore_that_stopped_halfway_is_completed() -> None:
+    found = planned(m("delete", "d", before=FOLDER, kept=K1), m("restore", f"{TRASH}/{K1}", "d", outcome="interrupted"))
+    assert [(step.action, step.merges) for step in found.steps] == [("restore", True)]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_effort_grows_with_the_changes(swapped: bool) -> None:
+    def effort(number: int) -> int:
+        changes = []
+        for each in range(number):
+            names = (f"d/a{each}", f"d/b{each}", f"d/c{each}")
+            if swapped:
+                changes += [m("move", names[0], names[2]), m("move", names[1], names[0]), m("move", *names[:0:-1])]
+            else:
+                changes += [m("move", *names[:2]), m("upload", names[0])]
+        calls = 0
+
+        def count(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        sys.setprofile(count)
+        try:
+            planned(*changes)
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    assert effort(200) < 2.5 * effort(100)
 
 
 LEFT_ALONE = {

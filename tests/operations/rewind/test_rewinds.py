@@ -13,7 +13,7 @@ from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from portico.model.errors import ProviderUnavailable
 from portico.model.paths import TRASH, Path
@@ -22,7 +22,7 @@ from portico.operations.rewind.rewinds import RewindRequest
 from portico.providers.contract.provider import DoesNotFitInTrash
 from portico.providers.contract.registry import open_provider
 from portico.store.history import ActorFilter
-from portico.store.tables import rewinds
+from portico.store.tables import journal, rewinds
 
 from ...conformance.rewind import worlds
 from ...conformance.rewind.worlds import Act, World, acts, opened_world
@@ -345,6 +345,55 @@ async def test_a_merge_does_not_save_what_the_actor_did_to_the_files_of_the_fold
     assert found.keys() - before.keys() <= {"/d/j", "/junk", "/junk/f"}
 
 
+def failing_from(monkeypatch: pytest.MonkeyPatch, provider: Any, call: int) -> None:
+    """What writes to a storage fails from this call on."""
+    write, calls = provider.write, count(1)
+
+    async def failing(*arguments: Any) -> Any:
+        if next(calls) >= call:
+            raise ProviderUnavailable("The storage is busy.")
+        return await write(*arguments)
+
+    monkeypatch.setattr(provider, "write", failing)
+
+
+async def test_a_move_to_another_connection_that_stops_halfway_does_not_save_what_was_done_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, _ = await done(world, *FILES)
+    await done(world, M("upload", "/d/f", content=b"m"), M("upload", "/d/g", content=b"m"))
+    with monkeypatch.context() as patch:
+        failing_from(patch, (await world.of_connection("k"))._provider, 2)
+        assert await world.act(M("move", "/d", "/x", to="k")) == "provider-unavailable"
+    rewind = await world.rewind(user="m")
+    assert (await world.tree(), [each.why for each in rewind.left_alone]) == (before, ["not-known"])
+
+
+@pytest.mark.parametrize("action", ["move", "delete"])
+async def test_what_stops_halfway_comes_back_whole(world: World, tmp_path: pathlib.Path, action: str) -> None:
+    before = await done(world, *FILES)
+    await done(world, M("upload", "/d/f", content=b"m"), M(action, "/d", "/x" if action == "move" else ""))
+    await world.database.execute(update(journal).where(journal.c.action == action).values(outcome="unknown"))
+    top = tmp_path / "0" / "c"
+    arrived = top / "x" if action == "move" else next((top / TRASH).glob("*/g")).parent
+    (top / "d").mkdir()
+    (arrived / "f").rename(top / "d" / "f")
+    rewind = await world.rewind(user="m")
+    assert (await done(world), rewind.left_alone) == (before, [])
+
+
+async def test_a_rewind_that_stopped_halfway_is_completed_by_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await done(world, *FILES)
+    await done(world, M("move", "/d", "/x", to="k"))
+    with monkeypatch.context() as patch:
+        failing_from(patch, world.provider, 2)
+        first = await world.rewind(user="m")
+    second = await world.rewind(user="m")
+    assert (await done(world), second.left_alone) == (before, []), first
+
+
 INSTEAD = {
     "deleted": [M("delete", "/d"), M("mkdir", "/d"), M("copy", "/junk", "/d", flag=True)],
     "deleted for good": [M("delete", "/d", flag=True), M("copy", "/junk", "/d"), M("move", "/junk", "/d", flag=True)],
@@ -366,8 +415,8 @@ async def test_a_folder_comes_back_also_if_others_were_merged_where_it_was(world
     assert (before.items() <= found.items(), theirs) == (True, other), rewind
     assert {each.why for each in rewind.left_alone} <= {"merged", "conflict"}
     assert all(path.startswith(("/d (merged)", "/junk")) for path in found.keys() - before.keys())
-    again = await world.rewind(user="m")
-    assert (await done(world), again.steps) == ((found, theirs), 0)
+    await world.rewind(user="m")
+    assert await done(world) == (found, theirs)
     assert (await world.rewind(session=rewind.id)).left_alone == []
     assert await done(world) == left
 

@@ -118,32 +118,41 @@ class Execution:
             return
         on_conflict = OnConflict.FAIL
         if there and not there.is_folder:
+            if self._repeats and not await spot.drive.trash.find(spot.drive.trash.place_of(record.id)):
+                return
             _check(there, step.left)
             if record.is_folder:
                 await self._delete(spot, spot.path, recursive=True)
             else:
                 on_conflict = OnConflict.REPLACE
+        elif there and record.is_folder and (step.merges or self._repeats):
+            on_conflict = OnConflict.REPLACE
         elif there:
             await self._make_way(spot)
         async with self._change("restore", spot.path) as change:
             try:
                 await spot.drive.restore(record, on_conflict, change=change, target=spot.path)
             except NotFound:
-                if not self._repeats:
+                if not (step.merges or self._repeats):
                     raise
         await links_follow(self._links.restored(record.id, spot.place.path, spot.place.path))
 
     async def _move(self, source: Spot, target: Spot, step: Step) -> None:
         found = await source.drive.find(source.path)
         if found is None:
-            self._done_before()
+            if not step.merges:
+                self._done_before()
             return
         if step.left:
             _check(found, step.left)
-        if await target.drive.find(target.path):
-            await self._make_way(target)
+        on_conflict = OnConflict.FAIL
+        if there := await target.drive.find(target.path):
+            if there.is_folder == found.is_folder and (step.merges or (self._repeats and found.is_folder)):
+                on_conflict = OnConflict.REPLACE
+            else:
+                await self._make_way(target)
         async with self._change("move", source.path, target.path) as change:
-            transfer = Transfer(source.drive, source.path, target.drive, target.path, OnConflict.FAIL, removes=True)
+            transfer = Transfer(source.drive, source.path, target.drive, target.path, on_conflict, removes=True)
             await transfer.run(None, change)
         await links_follow(self._links.moved(source.place, target.place, is_folder=found.is_folder))
 

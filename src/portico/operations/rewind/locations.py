@@ -1,5 +1,7 @@
-"""Where things are, and where they were: `Locations` goes back in time, `Touched` says where something happened."""
+"""Where things are, and where they were: `Locations` goes back in time, `Touched` and `Marked` say where something happened."""
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -20,6 +22,11 @@ def is_in_trash(location: Location) -> bool:
 def is_item(location: Location) -> bool:
     """Whether it is a whole item of the trash."""
     return is_in_trash(location) and len(location) == 3
+
+
+def prefixes(location: Location) -> Iterator[Location]:
+    """The location, and all that hold it."""
+    return (location[:length] for length in range(1, len(location) + 1))
 
 
 class _Node(msgspec.Struct):
@@ -71,6 +78,18 @@ class Locations:
                 found.append(node.source)
         return found
 
+    def is_as_before(self, location: Location) -> bool:
+        """Whether what was at a location is there now, with all that was below it."""
+        node = self._top
+        for name in location:
+            found = node.below.get(name)
+            if found is None:
+                return True
+            node = found
+            if node.is_given:
+                return False
+        return not node.below
+
     def _take(self, location: Location) -> tuple[Location | None, dict[str, _Node]]:
         source, node = self.now_at(location), self._top
         for name in location:
@@ -92,6 +111,34 @@ class Locations:
             for name, below in node.below.items():
                 waiting.append(((*location, name), None if expected is None else (*expected, name), below))
         return sorted(found, key=lambda each: (len(each[0]), each[0]))
+
+
+class Marked:
+    """A set of locations, which knows what is near."""
+
+    def __init__(self) -> None:
+        self._locations: set[Location] = set()
+        self._here_and_below: Counter[Location] = Counter()
+
+    def add(self, location: Location) -> None:
+        if location not in self._locations:
+            self._locations.add(location)
+            self._here_and_below.update(prefixes(location))
+
+    def any_in(self, folder: Location) -> bool:
+        """Whether one of them is the folder or below it."""
+        return self._here_and_below[folder] > 0
+
+    def any_above(self, location: Location) -> bool:
+        return not self._locations.isdisjoint(prefixes(location[:-1]))
+
+    def take(self, folder: Location) -> list[Location]:
+        """Remove those that are the folder or below it."""
+        found = [each for each in self._locations if each[: len(folder)] == folder] if self.any_in(folder) else []
+        self._locations.difference_update(found)
+        for location in found:
+            self._here_and_below.subtract(prefixes(location))
+        return found
 
 
 class _Mark(msgspec.Struct):

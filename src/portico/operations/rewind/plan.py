@@ -14,7 +14,7 @@ from portico.model.errors import NotFound
 from portico.model.paths import TRASH
 from portico.model.versions import Version
 from portico.observability.audit import DONE, INTERRUPTED, UNKNOWN
-from portico.operations.rewind.locations import EMPTY, Location, Locations, Touched, is_in_trash, is_item
+from portico.operations.rewind.locations import EMPTY, Location, Locations, Marked, Touched, is_in_trash, is_item
 from portico.operations.rewind.steps import Step, in_order
 from portico.store.history import ActorFilter
 from portico.store.trash import Trashed, next_id
@@ -203,11 +203,15 @@ class _Planner:
         """What the actor left, by the item of the trash that it replaced."""
         self._hidden: list[Location] = []
         """What the actor removed from the trash, or may have."""
-        self._mixed: list[Location] = []
-        """Folders into which the actor copied or moved another one, or tried to. If that stopped the undoing of what is in
-        them, one such request would save a thief's work."""
-        self._wanted: list[Location] = []
+        self._mixed = Marked()
+        """Where the actor has merged one folder into another, or a change may have stopped halfway. If that stopped the undoing
+        of what was done there before, one such request would save a thief's work."""
+        self._made_by_others = Marked()
         """Folders that another one has made, too, after the actor: they stay."""
+        self._rejoined: list[Step] = []
+        """What a change that may have stopped halfway has taken away goes back first."""
+        self._begun: set[Location] = set()
+        """Where part of something may be: a restore or a move to it may have stopped halfway."""
         self._left_alone: list[LeftAlone] = []
         self._undone = 0
 
@@ -215,7 +219,9 @@ class _Planner:
         """`meanwhile`: who changed something at its places while it was made."""
         effect = effect_of(change)
         if change.action == MKDIR and change.before and change.outcome == DONE and not change.is_mine:
-            self._wanted.append(change.at_last)
+            self._made_by_others.add(change.at_last)
+        if effect == UNKNOWN and change.is_mine and change.action in (MOVE, RESTORE):
+            self._begun.add(change.at_last)
         if not effect or (effect == UNKNOWN and change.is_rewind and not change.kept):
             return  # a rewind that failed is repeated, and looks what is there
         if change.is_mine and change.action == TRASH_REMOVE and not self._scope.removals:
@@ -229,7 +235,8 @@ class _Planner:
         elif refusal := self._scope.refusal(change):
             self._leave(change, refusal)
         elif effect == UNKNOWN:
-            self._leave(change, NOT_KNOWN)
+            if not self._rejoin(change):
+                self._leave(change, NOT_KNOWN)
         elif why := self._undo(change):
             self._leave(change, why)
         elif not change.is_rewind:
@@ -237,28 +244,39 @@ class _Planner:
 
     def _is_mixed(self, change: Change) -> bool:
         """Whether it cannot be told from what was copied or moved to the same place. A file can: by its version."""
-        at = change.at_last
-        near = [each for each in self._mixed if each[: len(at)] == at or at[: len(each)] == each]
-        if not near or change.action in (UPLOAD, MKDIR, DELETE, TRASH_REMOVE):
+        if change.action in (UPLOAD, MKDIR, DELETE, TRASH_REMOVE):
             return False
+        at = change.at_last
         if change.action == MOVE and not change.replaced and not change.deleted:
-            return any(len(each) < len(at) for each in near)  # otherwise it is moved back with all that is in it
-        return True
+            return self._mixed.any_above(at)  # otherwise it is moved back with all that is in it
+        return self._mixed.any_above(at) or self._mixed.any_in(at)
 
     def _touch(self, change: Change, by: str) -> None:
         for location in change.touched:
             self._touched.add(location, by)
 
     def _leave(self, change: Change, why: str, by: str = "") -> None:
-        """What the actor did there before is left alone, too."""
+        """What the actor did there before is left alone, too, unless each step can see whether it fits what is there."""
         self._left_alone.append(LeftAlone(why, change.at_last, change.action, change.at, by))
         self._hidden += [each for each in (change.former, change.deleted) if each]  # it may have been deleted for good
-        if why == MERGED or (why == NOT_KNOWN and change.is_merge):
-            self._mixed.append(change.at_last)
-            for location in change.touched[1:]:
-                self._touched.add(location, change.actor)
-        else:
+        if why not in (MERGED, NOT_KNOWN):
             self._touch(change, by or change.actor)
+        elif change.action != RESTORE or change.is_merge:
+            self._mixed.add(change.at_last)
+
+    def _rejoin(self, change: Change) -> bool:
+        """Undo what may have stopped halfway: whatever has arrived goes back, and the rest is still where it was."""
+        if change.action == DELETE and change.deleted:
+            arrived, action = change.deleted, "restore"
+        elif change.action == MOVE and change.place[0] == change.at_last[0] and not change.replaced:
+            arrived, action = change.at_last, "move"
+        else:
+            return False
+        if not (self._was.is_as_before(arrived) and self._was.is_as_before(change.place)):
+            return False
+        self._rejoined.append(Step(action, change.place, arrived, merges=True))
+        self._undone += not change.is_rewind
+        return True
 
     def _undo(self, change: Change) -> str | None:
         """Or why it cannot be undone."""
@@ -283,7 +301,9 @@ class _Planner:
             case "move" | "restore" if not change.deleted:
                 self._leaves(at, change)
                 self._make_way(change.place)
-                self._mixed += [change.place + each[len(at) :] for each in self._mixed if each[: len(at)] == at]
+                for each in self._mixed.take(at):
+                    self._mixed.add(each)
+                    self._mixed.add(change.place + each[len(at) :])
                 self._was.set(change.place, at)
                 self._was.set(at, change.former)
             case _:
@@ -308,20 +328,16 @@ class _Planner:
         return here
 
     def _unmake(self, folder: Location) -> None:
-        if self._holds_mixed(folder) or any(each[: len(folder)] == folder for each in self._wanted):
+        if self._mixed.any_in(folder) or self._made_by_others.any_in(folder):
             return
         if (here := self._was.now_at(folder)) and here != EMPTY:
             self._made.append(here)
         self._was.set(folder, None)
 
-    def _holds_mixed(self, folder: Location) -> bool:
-        return any(each[: len(folder)] == folder for each in self._mixed)
-
     def _make_way(self, folder: Location) -> None:
         """For what was there earlier: what the actor has copied or moved there since stays, under another name."""
-        if self._holds_mixed(folder):
+        if self._mixed.take(folder):
             self._was.set((*folder[:-1], f"{folder[-1]} (merged)"), folder)
-            self._mixed = [each for each in self._mixed if each[: len(folder)] != folder]
 
     def plan(self, kept: Collection[str]) -> Plan:
         moved: list[tuple[Location, Location]] = []
@@ -342,8 +358,16 @@ class _Planner:
         again = {location for location, source in moved if source == EMPTY}.intersection(self._made)
         again -= {source for _, source in moved}  # removed, and made again: it stays
         moved = [each for each in moved if each[0] not in again]
-        steps = in_order(moved, discarded, [each for each in self._made if each not in again], self._left)
-        restored = {source[2] for _, source in moved if is_in_trash(source)}
+        steps = []
+        for step in self._rejoined:
+            if step.source and is_in_trash(step.source) and step.source[2] not in kept:
+                self._left_alone.append(LeftAlone(NOT_KEPT, step.location, DELETE))
+            else:
+                steps.append(step)
+        steps += in_order(moved, discarded, [each for each in self._made if each not in again], self._left)
+        for step in steps:
+            step.merges |= step.action in ("move", "restore") and step.location in self._begun
+        restored = {step.source[2] for step in steps if step.source and is_in_trash(step.source)}
         hidden = [item for item in dict.fromkeys(self._hidden) if item[2] in kept and item[2] not in restored]
         steps += [Step("show", item) for item in hidden]
         return Plan(steps, self._left_alone[::-1], self._undone)
