@@ -7,7 +7,7 @@ import msgspec
 from sqlalchemy import ColumnElement, and_, func, not_, or_, select
 
 from portico.store.database import AnyRow, Database
-from portico.store.tables import journal, rewinds
+from portico.store.tables import journal
 
 MINUTE: Final = 60_000
 """Milliseconds."""
@@ -23,6 +23,7 @@ _COLUMNS: Final = [
 ]
 _PLACES: Final = [journal.c[name] for name in ("number", "connection", "place", "to_connection", "target", "kept")]
 _AT_ONCE: Final = 500
+_GREATEST: Final = 2**63 - 1
 _OVERTAKING: Final = 10_000
 """A row may have waited for the database while as many later ones were written."""
 
@@ -144,10 +145,11 @@ async def changes_after(
 
 
 async def _first_since(database: Database, at: int) -> int:
-    """The least number of a row of this time or later: numbers follow time nearly, but not quite."""
+    """The least number of a row of this time or later, or a greater one than all if there is none: numbers follow time nearly, but
+    not quite."""
     first = select(journal.c.number).where(journal.c.at >= at).order_by(journal.c.at).limit(_OVERTAKING).subquery()
     row = await database.first(select(func.min(first.c.number).label("number")))
-    return (row and row.number) or 0
+    return row.number if row and row.number is not None else _GREATEST
 
 
 async def changes_numbered(database: Database, numbers: Sequence[int]) -> list[AnyRow]:
@@ -164,26 +166,27 @@ class Removals(msgspec.Struct, frozen=True):
     actor: ActorFilter
     minute: int
     files: int
-    last: int
-    """The number of the last row."""
 
 
-async def removals(database: Database, number: int, since: int) -> list[Removals]:
-    """Since a row and a time. An actor is a key, a link or else a user; commands don't count. What rewinds remove is left
-    out: it was new."""
-    by_hand = or_(journal.c.session.is_(None), journal.c.session.not_in(select(rewinds.c.id)))
+async def removals(database: Database, number: int, last: int, since: int) -> list[Removals]:
+    """Of the rows after `number`, up to `last`, since a time. An actor is a key, a link or else a user; commands don't count. What
+    users undo themselves does: a stolen session can do it, too."""
+    number = max(number, await _first_since(database, since) - 1)
+    if number >= last:
+        return []
     columns = (journal.c.user, journal.c.key, journal.c.link, (journal.c.at - journal.c.at % MINUTE).label("minute"))
     for_good = and_(journal.c.action == "delete", journal.c.outcome == "done")
     query = (
-        select(*columns, func.count().label("files"), func.max(journal.c.number).label("last"))
-        .where(journal.c.number > number, journal.c.at >= since, or_(journal.c.kept.is_not(None), for_good))
-        .where(journal.c.action.in_(_REMOVING), journal.c.user.not_like("os:%"), by_hand)
+        select(*columns, func.count().label("files"))
+        .where(journal.c.number > number, journal.c.number <= last, journal.c.at >= since)
+        .where(or_(journal.c.kept.is_not(None), for_good))
+        .where(journal.c.action.in_(_REMOVING), journal.c.user.not_like("os:%"))
         .group_by(*columns)
     )
     found = []
     for row in await database.fetch(query):
         actor = ActorFilter(key=row.key) if row.key else ActorFilter(link=row.link) if row.link else None
-        found.append(Removals(actor or ActorFilter(user=row.user), row.minute, row.files, row.last))
+        found.append(Removals(actor or ActorFilter(user=row.user), row.minute, row.files))
     return found
 
 
