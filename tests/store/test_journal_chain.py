@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from sqlalchemy import select, text, update
@@ -490,6 +491,28 @@ async def test_retention_signs_its_lower_bound(database: Database, opened: Open,
     assert await found(database) == []
     await run(database, "DELETE FROM journal WHERE number = 12")
     assert await found(database) == [("removed", 12, 12)]
+
+
+async def test_retention_that_was_cut_off_continues_with_the_next_sweep(
+    database: Database, opened: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await written(opened)
+    clock.advance(3601)
+    await written(opened, 1)
+    delete_some, cut_off = database.execute, AsyncMock(side_effect=TimeoutError)
+    monkeypatch.setattr(journal_retention, "_REMOVED_AT_ONCE", 8)
+    with monkeypatch.context() as cut:
+
+        async def once(*arguments: Any, **options: Any) -> int:
+            cut.setattr(database, "execute", cut_off)
+            return await delete_some(*arguments, **options)
+
+        cut.setattr(database, "execute", once)
+        with pytest.raises(TimeoutError):
+            await remove_rows(database, HOUR, SIGNER)
+    assert await remove_rows(database, HOUR, SIGNER) == 12
+    assert await remove_rows(database, HOUR, SIGNER) == 0
+    assert await found(database) == []
 
 
 async def test_lines_that_lie_about_their_age_stay(database: Database, opened: Open, clock: Clock) -> None:

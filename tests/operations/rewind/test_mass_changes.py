@@ -17,7 +17,7 @@ from portico.operations.rewind import mass_changes
 from portico.operations.rewind.freezing import Freezing
 from portico.operations.rewind.mass_changes import MassChanges
 from portico.store.database import Database
-from portico.store.history import last_number
+from portico.store.history import last_number, removals
 from portico.store.journal import Journal
 from portico.store.rewinds import RewindRecord, RewindRecords
 from portico.store.tables import journal
@@ -213,7 +213,7 @@ async def test_rows_are_looked_at_once_also_if_they_remove_nothing(
     rows: Rows, watching: MassChanges, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The journal may have millions of them."""
-    looked = AsyncMock(side_effect=mass_changes.removals)
+    looked = AsyncMock(side_effect=removals)
     monkeypatch.setattr(mass_changes, "removals", looked)
     await rows.add(3, kept=None, action="upload")
     await watching.look()
