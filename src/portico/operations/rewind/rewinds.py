@@ -106,6 +106,15 @@ class Rewinds:
         self._leases = leases
         self._new = ""
         """The rewind that this process has begun."""
+        self._continued: dict[str, asyncio.Task[None]] = {}
+        """Those that it continues, by their ids."""
+
+    async def close(self) -> None:
+        """Another process continues what this one does now."""
+        while tasks := {*self._continued.values()}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     async def plan(self, request: RewindRequest, scope: Scope | None = None, *, most: int | None = None) -> Plan:
         """`most`: of the actor's changes; `InvalidRequest` if there are more."""
@@ -261,12 +270,19 @@ class Rewinds:
         await self.records.end(record.id, DONE)
 
     async def run_left(self) -> None:
-        """Go on with those whose process has died."""
+        """Continue those whose process has died, each in a task of its own: it may take hours."""
         for rewind_id in await self.records.running():
-            try:
-                await self.run(rewind_id)
-            except PorticoError as error:
-                log.warning("rewind-interrupted", rewind=rewind_id, code=error.code, cause=error.cause)
+            if rewind_id not in self._continued:
+                self._continued[rewind_id] = task = asyncio.create_task(self._continue(rewind_id))
+                task.add_done_callback(lambda _, ended=rewind_id: self._continued.pop(ended))
+
+    async def _continue(self, rewind_id: str) -> None:
+        try:
+            await self.run(rewind_id)
+        except PorticoError as error:
+            log.warning("rewind-interrupted", rewind=rewind_id, code=error.code, cause=error.cause)
+        except Exception as error:
+            log.error("bug", exc_info=error)
 
     async def get(self, rewind_id: str) -> Rewind:
         record = await self._record(rewind_id)
