@@ -383,7 +383,7 @@ def _change(row: AnyRow, *, is_mine: bool, own: bool, is_rewind: bool = False) -
 
 
 def _sorted(actors: Iterable[ActorFilter]) -> list[ActorFilter]:
-    return sorted(actors, key=lambda one: (one.key or "", one.link or ""))
+    return sorted(actors, key=lambda one: (one.key or "", one.link or "", one.session or ""))
 
 
 def location_of(connection: str, path: str) -> Location:
