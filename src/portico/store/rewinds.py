@@ -1,6 +1,6 @@
 """Rewinds: their plans, how far they have come, and what they have left alone."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -22,6 +22,7 @@ FAILED: Final = "failed"
 
 
 _KEPT: Final = timedelta(days=90)
+_AT_ONCE: Final = 500
 
 
 class RewindRecord(msgspec.Struct):
@@ -54,6 +55,15 @@ class RewindRecords:
         query = select(rewinds.c.id, rewinds.c.request).where(rewinds.c.started_at >= since)
         query = query.order_by(rewinds.c.started_at)
         return [(row.id, row.request) for row in await self.database.fetch(query)]
+
+    async def among(self, ids: Collection[str]) -> set[str]:
+        """Which of these are ids of rewinds."""
+        wanted = sorted(ids)
+        found: set[str] = set()
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = rewinds.c.id.in_(wanted[start : start + _AT_ONCE])
+            found |= {row.id for row in await self.database.fetch(select(rewinds.c.id).where(some))}
+        return found
 
     async def running(self) -> Sequence[str]:
         query = select(rewinds.c.id).where(rewinds.c.state == RUNNING).order_by(rewinds.c.started_at)

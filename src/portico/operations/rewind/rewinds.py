@@ -141,7 +141,8 @@ class Rewinds:
         others = changes_after(self._database, first, began, request.actor, ACTIONS, request.since, request.until)
         async for page in others:
             near = await changes_numbered(self._database, await asyncio.to_thread(places.near, page))
-            for number, change in _changes(near, is_mine=False, own=own).items():
+            undoing = set() if own else await _rewinds(self.records, near)
+            for number, change in _changes(near, is_mine=False, own=own, undoing=undoing).items():
                 if number not in changes and any(map(places.touched.by, change.touched)):
                     changes[number] = change
             for row in near:
@@ -252,7 +253,7 @@ class Rewinds:
         steps = msgspec.json.decode(record.plan, type=list[Step])
         left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
         execution = Execution(self._journal, places, self._trash, self._links, context, stepped)
-        changed = _ChangedSince(self._database, record.id, request.seen, own=request.own is not None)
+        changed = _ChangedSince(self.records, record.id, request.seen, own=request.own is not None)
         done, at_most = record.done, at_most or _AT_MOST
         while done < len(steps):
             some = first_run(steps[done : done + at_most], at_most)
@@ -330,9 +331,9 @@ class _Near:
 class _ChangedSince:
     """What others have changed since the plan was made."""
 
-    def __init__(self, database: Database, rewind_id: str, seen: int, *, own: bool) -> None:
+    def __init__(self, records: RewindRecords, rewind_id: str, seen: int, *, own: bool) -> None:
         self._own = own
-        self._database = database
+        self._records = records
         self._but = ActorFilter(session=rewind_id)
         self._seen = seen
         self._touched = Touched()
@@ -340,10 +341,11 @@ class _ChangedSince:
     async def without(self, steps: Sequence[Step], left_alone: list[LeftAlone]) -> list[Step]:
         """The steps that touch none of it. The others are left alone, and so is what follows at their places."""
         seen = self._seen
-        async for page in changes_since(self._database, seen, self._but, ACTIONS):
+        async for page in changes_since(self._records.database, seen, self._but, ACTIONS):
             self._seen = max(self._seen, page[0].number)
+            undoing = set() if self._own else await _rewinds(self._records, page)
             for row in page:
-                if effect_of(change := _change(row, is_mine=False, own=self._own)):
+                if effect_of(change := _change(row, is_mine=False, own=self._own, undoing=undoing)):
                     self._add(change.touched, change.actor)
         found = []
         for step in steps:
@@ -360,15 +362,25 @@ class _ChangedSince:
             self._touched.add(place, by)
 
 
-def _changes(rows: Iterable[AnyRow], *, is_mine: bool, own: bool, rewinds: Collection[str] = ()) -> dict[int, Change]:
-    """By their numbers."""
-    return {row.number: _change(row, is_mine=is_mine, own=own, is_rewind=row.session in rewinds) for row in rows}
+async def _rewinds(records: RewindRecords, rows: Iterable[AnyRow]) -> set[str]:
+    """Those that have made some of these changes."""
+    return await records.among({row.session for row in rows if row.session})
 
 
-def _change(row: AnyRow, *, is_mine: bool, own: bool, is_rewind: bool = False) -> Change:
+def _changes(
+    rows: Iterable[AnyRow], *, is_mine: bool, own: bool, rewinds: Collection[str] = (), undoing: Collection[str] = ()
+) -> dict[int, Change]:
+    """By their numbers. `rewinds`: those whose changes are undone, too. `undoing`: those whose changes are named as theirs."""
+    return {
+        row.number: _change(row, is_mine=is_mine, own=own, is_rewind=row.session in rewinds, undoing=undoing)
+        for row in rows
+    }
+
+
+def _change(row: AnyRow, *, is_mine: bool, own: bool, is_rewind: bool = False, undoing: Collection[str] = ()) -> Change:
     return Change(
         at=row.at,
-        actor=_plain_name(row) if own else _name(row),
+        actor=_plain_name(row) if own else _name(row, is_rewind=row.session in undoing),
         is_mine=is_mine,
         is_rewind=is_rewind,
         action=row.action,
@@ -394,11 +406,11 @@ def location_of(connection: str, path: str) -> Location:
     return (connection, *segments)
 
 
-def _name(row: AnyRow) -> str:
+def _name(row: AnyRow, *, is_rewind: bool) -> str:
     line = _LINES.decode(row.line)
     if line.link:
         return f"{line.guest or 'a guest'} (link {line.link} of {line.user})"
-    if line.user.startswith("os:") and line.session:
+    if is_rewind or (line.user.startswith("os:") and line.session):
         return f"{line.user} (rewind {line.session})"
     return f"{line.user} (key {line.key_name})" if line.key_name else line.user or "unknown"
 
