@@ -111,10 +111,9 @@ class Rewinds:
 
     async def close(self) -> None:
         """Another process continues what this one does now."""
-        while tasks := {*self._continued.values()}:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+        for task in (tasks := [*self._continued.values()]):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def plan(self, request: RewindRequest, scope: Scope | None = None, *, most: int | None = None) -> Plan:
         """`most`: of the actor's changes; `InvalidRequest` if there are more."""
@@ -274,8 +273,7 @@ class Rewinds:
         """Continue those whose process has died, each in a task of its own: it may take hours."""
         for rewind_id in await self.records.running():
             if rewind_id not in self._continued:
-                self._continued[rewind_id] = task = asyncio.create_task(self._continue(rewind_id))
-                task.add_done_callback(lambda _, ended=rewind_id: self._continued.pop(ended))
+                self._continued[rewind_id] = asyncio.create_task(self._continue(rewind_id))
 
     async def _continue(self, rewind_id: str) -> None:
         try:
@@ -284,6 +282,8 @@ class Rewinds:
             log.warning("rewind-interrupted", rewind=rewind_id, code=error.code, cause=error.cause)
         except Exception as error:
             log.error("bug", exc_info=error)
+        finally:
+            del self._continued[rewind_id]
 
     async def get(self, rewind_id: str) -> Rewind:
         record = await self._record(rewind_id)
