@@ -175,8 +175,8 @@ async def test_a_users_own_rewind_is_reported(
 ) -> None:
     """Otherwise a stolen session could remove files by one. An administrator's is not."""
     for name in ("own", "other"):
-        record = RewindRecord(name, "{}", "started", "[]", 0, "[]", cancel_wanted=False, started_at=0)
-        await RewindRecords(database).add(record)
+        record = RewindRecord(name, "{}", "started", "{}", 0, "[]", cancel_wanted=False, started_at=0)
+        await RewindRecords(database).add(record, "[]")
     await rows.add(9, session="other", user="os:root")
     await rows.add(4, session="own")
     await watching.look()

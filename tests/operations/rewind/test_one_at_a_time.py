@@ -19,6 +19,8 @@ from portico.store.journal import Journal
 from portico.store.leases import Leases
 from portico.store.trash import TrashRecords
 
+from ...fixtures import Clock
+
 REQUEST = RewindRequest(ActorFilter(user="m"), 0, by="admin")
 
 
@@ -160,6 +162,19 @@ async def test_one_that_was_cancelled_before_it_ran_does_nothing(rewinds: Rewind
     await rewinds.cancel(rewind_id)
     assert await rewinds.run(rewind_id)
     assert (steps.done, (await rewinds.get(rewind_id)).state) == ([], "cancelled")
+
+
+async def test_a_plan_is_kept_until_it_has_ended_or_for_an_hour(
+    rewinds: Rewinds, steps: Steps, database: Database, clock: Clock
+) -> None:
+    own = RewindRequest(ActorFilter(user="m"), 0, by="m", own=1)
+    planned, ended = await rewinds.begin(own, Plan([], [])), await begun(rewinds)
+    await rewinds.run(ended)
+    assert await rewinds.records.plan(ended) == "[]"
+    for known in ({planned, ended}, {ended}):
+        await rewinds.records.sweep()
+        assert {rewind_id for rewind_id, _ in await rewinds.records.requests(0)} == known
+        clock.advance(3601)
 
 
 async def test_an_unknown_one(rewinds: Rewinds) -> None:

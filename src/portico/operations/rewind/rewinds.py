@@ -4,10 +4,10 @@ The plan comes from the journal alone. It is carried out by one process at a tim
 """
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from secrets import token_hex
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import structlog
@@ -188,7 +188,7 @@ class Rewinds:
             return False
         # "2h ago" is later when the command is repeated
         return other.since >= request.since or not await changes_by(
-            self._database, other.actor, ACTIONS, other.since, request.since
+            self._database, other.actor, ACTIONS, other.since, request.since, most=0
         )
 
     async def _includes(self, actor: ActorFilter, one: ActorFilter, owners: dict[ActorFilter, str | None]) -> bool:
@@ -207,13 +207,13 @@ class Rewinds:
             id=token_hex(16),
             request=msgspec.json.encode(msgspec.structs.replace(request, seen=found.seen)).decode(),
             state=RUNNING if request.own is None else PLANNED,
-            plan=msgspec.json.encode(found.steps).decode(),
+            steps=msgspec.json.encode(Counter(step.action for step in found.steps)).decode(),
             done=0,
             report=msgspec.json.encode(found.left_alone).decode(),
             cancel_wanted=False,
             started_at=self._database.now(),
         )
-        await self.records.add(record)
+        await self.records.add(record, msgspec.json.encode(found.steps).decode())
         self._new = record.id
         return record.id
 
@@ -249,7 +249,7 @@ class Rewinds:
     ) -> None:
         """`at_most`: steps after which it is saved how far it has come. `repeats`: an earlier process may have carried out some steps that were not saved."""
         request = msgspec.json.decode(record.request, type=RewindRequest)
-        steps = msgspec.json.decode(record.plan, type=list[Step])
+        steps = msgspec.json.decode(await self.records.plan(record.id), type=list[Step])
         left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
         execution = Execution(self._journal, places, self._trash, self._links, context, stepped)
         changed = _ChangedSince(self.records, record.id, request.seen, own=request.own is not None)
@@ -287,9 +287,9 @@ class Rewinds:
 
     async def get(self, rewind_id: str) -> Rewind:
         record = await self._record(rewind_id)
-        steps = msgspec.json.decode(record.plan, type=list[Any])
+        steps = msgspec.json.decode(record.steps, type=dict[str, int])
         left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
-        return Rewind(record.id, record.state, len(steps), record.done, left_alone)
+        return Rewind(record.id, record.state, sum(steps.values()), record.done, left_alone)
 
     async def cancel(self, rewind_id: str) -> None:
         """What is done stays done."""
