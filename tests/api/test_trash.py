@@ -251,17 +251,18 @@ async def test_rights_and_bad_requests(gateway: Gateway) -> None:
 
 
 async def test_it_expires(gateway: Gateway, clock: Clock) -> None:
-    gateway.put("a")
-    await gateway.call("DELETE", "a")
+    for name in "abc":
+        gateway.put(name)
+        await gateway.call("DELETE", name)
     folder = gateway.settings.files_folder / ".portico~trash"
     database = gateway.users._database
     keep = gateway.settings.trash_retention
     pool = gateway.services.gateway.operations.args[0].trees.pool  # type: ignore[attr-defined]
     clock.advance((keep - timedelta(hours=1)).total_seconds())
     await sweep_trash(TrashRecords(database), pool, keep)
-    assert len(list(folder.iterdir())) == 1
+    assert len(list(folder.iterdir())) == 3
     clock.advance(2 * 3600)
-    await sweep_trash(TrashRecords(database), pool, keep)
+    await sweep_trash(TrashRecords(database), pool, keep, at_once=2)
     assert list(folder.iterdir()) == []
     assert await listed(gateway) == []
 

@@ -156,5 +156,5 @@ def test_what_is_purged_is_not_held_any_more(anna: Portico, home: Path) -> None:
         )
     assert [each["path"] for each in anna("held", "list", "--user", "anna", "--json").lines] == ["/a"]
     assert anna("held", "list", "--connection", "other", "--json").lines == []
-    assert "1 item within ten minutes" in anna("held", "purge", "--user", "anna", "--yes").out
+    assert "remove 1 item within ten minutes" in anna("held", "purge", "--user", "anna", "--yes").out
     assert anna("held", "list", "--json").lines == []

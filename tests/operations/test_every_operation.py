@@ -42,7 +42,13 @@ FEATURES = {
     "jobs": UserJobs,
     "account": OwnAccount,
 }
-HARMLESS = {"files.receipt", "files.has_digests", "uploads.ended_unless_begun", "account.is_current"}
+HARMLESS = {
+    "files.receipt",
+    "files.has_digests",
+    "uploads.ended_unless_begun",
+    "account.is_current",
+    "jobs.require_room",
+}
 """They tell what is known already, and change nothing."""
 
 

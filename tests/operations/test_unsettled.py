@@ -11,7 +11,8 @@ from portico.drive.connection_pool import ConnectionPool
 from portico.drive.cursors import CursorSeal
 from portico.drive.drive import Drive
 from portico.drive.trash import DriveTrash
-from portico.model.errors import ProviderUnavailable
+from portico.model.entries import Entry
+from portico.model.errors import ProviderRefused, ProviderUnavailable
 from portico.model.paths import TRASH, Path
 from portico.model.rights import DEFAULT_RIGHTS
 from portico.model.versions import Version, version_of
@@ -42,12 +43,16 @@ class Unsettled:
         self.settled: list[tuple[str, list[str]]] = []
         self.before: Version | None = None
         self.failures: list[str] = []
+        self.time = 0
         self.provider: Provider = LocalProvider(str(folder))
         self.records = TrashRecords(database)
         self._leases = Leases(database, "node")
 
     async def left_open(self) -> Sequence[BegunChange]:
         return self.left
+
+    def now(self) -> int:
+        return self.time
 
     async def settle(
         self, _: BegunChange, outcome: str, *, kept: Sequence[Trashed] = (), before: Version | None, after: Any = None
@@ -226,6 +231,28 @@ async def test_while_the_storage_does_not_answer_it_waits(
         await settle_changes(cast("Journal", unsettled), cast("ConnectionPool", unsettled))
         assert (unsettled.settled, unsettled.failures) == ([], ["down"])
     assert await unsettled.outcome() == ("done", [])
+
+
+async def test_a_change_that_cannot_be_looked_at_holds_up_no_others(
+    unsettled: Unsettled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is given up after a day."""
+    for name in "fg":
+        await unsettled.begun("delete", f"/{name}")
+    stat = unsettled.provider.stat
+
+    async def refuses(path: Path) -> Entry:
+        if path.name == "f":
+            raise ProviderRefused("forbidden by a policy")
+        return await stat(path)
+
+    monkeypatch.setattr(unsettled.provider, "stat", refuses)
+    for settled in (["done"], ["done"], ["unknown", "done"]):
+        unsettled.settled.clear()
+        await settle_changes(cast("Journal", unsettled), cast("ConnectionPool", unsettled))
+        assert [outcome for outcome, _ in unsettled.settled] == settled
+        assert bool(unsettled.failures) == (settled == ["done"])
+        unsettled.time += 12 * 3600 * 1000
 
 
 async def have(unsettled: Unsettled, now: dict[str, str]) -> None:

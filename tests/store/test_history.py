@@ -2,11 +2,20 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from portico.store import history
 from portico.store.database import AnyRow, Database
-from portico.store.history import ActorFilter, changes_after, changes_by, changes_since, last_number, user_of
+from portico.store.history import (
+    ActorFilter,
+    changes_after,
+    changes_by,
+    changes_since,
+    last_number,
+    made_with,
+    removals,
+    user_of,
+)
 from portico.store.tables import journal
 
 ROWS: list[dict[str, Any]] = [
@@ -68,6 +77,43 @@ async def test_the_changes_of_all_others(written: Database) -> None:
     assert await numbers(changes_after(written, 7, 35, ActorFilter(user="ben"), ["upload"], 0, None)) == [7, 5, 4]
     assert await numbers(changes_since(written, 3, ActorFilter(session="s1"), ["upload"])) == [7, 4]
     assert await last_number(written) == 7
+
+
+async def test_very_many_unused_links_hide_no_used_one(written: Database) -> None:
+    decoys = [f"d{number:04}" for number in range(1200)]
+    common: dict[str, Any] = dict.fromkeys(journal.c.keys()) | {
+        "at": 1000,
+        "node": "n",
+        "outcome": "done",
+        "line": "{}",
+    }
+    rows = [
+        *({"action": "share.add", "session": "s", "link": link} for link in [*decoys, "used"]),
+        {"action": "upload", "link": "used"},
+        {"action": "upload", "key": "z"},
+        {"action": "key.add", "session": "s", "key": "z", "outcome": "forbidden"},
+    ]
+    await written.execute(insert(journal), [common | {"number": 10 + n} | row for n, row in enumerate(rows)])
+    assert await made_with(written, ActorFilter(session="s"), ["upload"], 0) == {ActorFilter(link="used")}
+    assert await made_with(written, ActorFilter(session="s"), ["upload"], 1001) == set()
+
+
+async def test_only_rows_of_a_time_are_looked_at(written: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many older ones there are."""
+    asked: list[str] = []
+    fetch = written.fetch
+
+    async def noted(query: Any, *arguments: Any, **options: Any) -> Any:
+        asked.append(str(query.compile(compile_kwargs={"literal_binds": True})))
+        return await fetch(query, *arguments, **options)
+
+    monkeypatch.setattr(written, "fetch", noted)
+    await written.execute(update(journal).values(kept="k"))
+    assert [(each.minute, each.files) for each in await removals(written, 0, 7, 60)] == [(0, 1)]
+    assert "journal.number > 5" in asked[-1]
+    asked.clear()
+    assert await removals(written, 0, 7, 80) == []
+    assert len(asked) == 1
 
 
 async def test_of_an_empty_journal(database: Database) -> None:

@@ -168,6 +168,26 @@ async def test_a_change_whose_process_has_vanished_is_settled_once(
     assert await rows(database, "node", "outcome") == [("two", INTERRUPTED)]
 
 
+@pytest.mark.parametrize("kind", ["rows", "files"])
+async def test_each_connection_has_its_share_of_what_is_settled_at_once(
+    database: Database, tmp_path: FilePath, clock: Clock, kind: str
+) -> None:
+    """Otherwise the changes of a storage that doesn't respond would keep those of others from being settled."""
+    killed: Any = BegunRows(database, "one") if kind == "rows" else BegunFiles(str(tmp_path))
+    owner = Journal(database, node="one", begun=killed)
+    for place in [PLACE] * 5 + [Place("d", PLACE.path)] * 3:
+        await change(owner, place=place).begin()
+        clock.advance(0.001)
+    if kind == "files":
+        die(owner)
+    clock.advance(60)
+    other = BegunRows(database, "two") if kind == "rows" else BegunFiles(str(tmp_path))
+    assert sorted(each.connection for each in await other.left(4)) == ["c", "c", "d", "d"]
+    assert len(await other.left(100)) == 8
+    await other.close()
+    await owner.close()
+
+
 async def test_who_was_given_up_for_dead_still_adds_what_it_has_kept(
     database: Database, queued: Journal, clock: Clock
 ) -> None:

@@ -30,6 +30,7 @@ async def start(request: Request) -> Response:
     until = None if body.until is None else _moment("until", body.until)
     if body.dry_run:
         return JsonResponse(_body(await rewinds.plan(since, until, path)))
+    await operations.jobs.require_room()  # before a plan is made and stored
     begun = await rewinds.begin(since, until, path)
     rewind_id = begun.id or ""
     wait = preferred_wait(request)

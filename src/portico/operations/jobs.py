@@ -232,9 +232,13 @@ class UserJobs(Generic[OperationsT]):
         """
         with ExitStack() as place:
             place.enter_context(self._jobs.place(self._namespace))
-            if await self._jobs.records.running_by(self._namespace) >= self._jobs.max_per_actor:
-                raise self._jobs.too_many()
+            await self.require_room()
             return await self._run(kind, source, target, work, wait, place)
+
+    async def require_room(self) -> None:
+        """`TooManyRequests` if the actor has too many jobs already."""
+        if await self._jobs.records.running_by(self._namespace) >= self._jobs.max_per_actor:
+            raise self._jobs.too_many()
 
     async def _run(
         self,

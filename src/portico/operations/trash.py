@@ -20,33 +20,44 @@ from portico.operations.actors.actor import Standing
 from portico.operations.actors.auditing import Change, ChangeResult
 from portico.operations.actors.tree import Tree, tree_changed
 from portico.operations.sharing.links import links_follow
+from portico.runtime import clock
+from portico.runtime.tasks import for_each
 from portico.store.journal import Journal
 from portico.store.trash import KEPT, REPLACED, Trashed, TrashRecords
 
 _AT_ONCE = 1000
-"""Rows in one sweep. The next one goes on."""
+"""Rows that a sweep looks up at a time."""
+_REMOVED_AT_ONCE = 4
+"""Items of a connection."""
+_SWEEP_TIME = timedelta(minutes=8)
+"""How long a sweep goes on. The next one continues."""
 _GRACE = timedelta(days=30)
 """How much longer content without a row is kept than other content: an administrator may still look for it."""
 
 log = structlog.get_logger()
 
 
-async def sweep_trash(records: TrashRecords, pool: ConnectionPool, keep: timedelta) -> None:
+async def sweep_trash(records: TrashRecords, pool: ConnectionPool, keep: timedelta, *, at_once: int = _AT_ONCE) -> None:
     """Remove what has expired. A slow connection does not delay the others."""
-    due: dict[str, list[Trashed]] = {name: [] for name in await pool.names()}
-    for record in await records.due(_AT_ONCE):
-        due.setdefault(record.connection, []).append(record)
-    await asyncio.gather(*(_sweep(pool, name, found, keep) for name, found in due.items()))
+    until = clock.uptime() + _SWEEP_TIME.total_seconds()
+    names = await pool.names()
+    await asyncio.gather(*(_sweep(records, pool, name, keep, until, at_once) for name in names))
 
 
-async def _sweep(pool: ConnectionPool, connection: str, due: list[Trashed], keep: timedelta) -> None:
+async def _sweep(
+    records: TrashRecords, pool: ConnectionPool, connection: str, keep: timedelta, until: float, at_once: int
+) -> None:
     try:
         trash = (await pool.of_connection(connection)).trash
     except PorticoError as error:
         pool.not_swept(connection, "trash-not-swept", error)
         return
     failed = False
-    for record in due:
+
+    async def remove(record: Trashed) -> None:
+        nonlocal failed
+        if clock.uptime() >= until:
+            return
         try:
             await trash.purge(record)
         except NotPossible:
@@ -54,7 +65,12 @@ async def _sweep(pool: ConnectionPool, connection: str, due: list[Trashed], keep
         except PorticoError as error:  # the others can be removed; this one is tried again
             pool.not_swept(connection, "trash-not-swept", error)
             failed = True
+
+    last: Trashed | None = None
     try:
+        while clock.uptime() < until and (due := await records.due(connection, at_once, last)):
+            last = due[-1]
+            await for_each(remove, due, _REMOVED_AT_ONCE)
         if unknown := await trash.purge_unknown(keep + _GRACE):
             log.warning("trash-without-rows-removed", connection=connection, removed=unknown)
     except PorticoError as error:

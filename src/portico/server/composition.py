@@ -190,6 +190,7 @@ async def open_gateway(
         digests, scheduler = FileDigests(database), FairScheduler()
         always_digest = settings.upload_digest == "always"
         rewinds = Rewinds(database, journal, pool, trash, links, leases)
+        stack.push_async_callback(rewinds.close)
         features = Features(
             Trees(pool, Admission(), work_watches, long_work),
             Usage(links, guests, database.now),

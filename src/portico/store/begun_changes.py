@@ -9,6 +9,7 @@ import errno
 import fcntl
 import mmap
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from secrets import token_hex
@@ -64,7 +65,7 @@ class BegunChanges(Protocol):
         """Its outcome is unknown: the next process that looks settles it."""
 
     async def left(self, limit: int) -> list[Noted]:
-        """Changes whose processes have ended or let go, for this one to settle."""
+        """Changes whose processes have ended or let go, for this one to settle: about as many of each connection."""
 
     async def close(self) -> None: ...
 
@@ -176,7 +177,10 @@ class BegunFiles:
     async def left(self, limit: int) -> list[Noted]:
         for change in self._of_the_dead():
             self._left[change.id] = change
-        return [*self._left.values()][:limit]
+        found: defaultdict[str, list[Noted]] = defaultdict(list)
+        for change in self._left.values():
+            found[change.connection].append(change)
+        return [change for changes in found.values() for change in changes[: max(1, limit // len(found))]]
 
     async def close(self) -> None:
         for file in [*self._files, *([self._spare] if self._spare else [])]:

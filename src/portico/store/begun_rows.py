@@ -96,8 +96,16 @@ class BegunRows:
         held = select(leases.c.owner).where(leases.c.owner.in_(owners), leases.c.owned_until > self._database.now())
         alive = {row.owner for row in await self._database.fetch(held) if not has_ended(row.owner)}
         gone = [owner for owner in owners if owner not in alive]
-        query = select(changes_begun).where(changes_begun.c.owner.in_(gone)).order_by(changes_begun.c.at).limit(limit)
-        return [Noted(**row._mapping) for row in await self._database.fetch(query)] if gone else []
+        if not gone:
+            return []
+        theirs = changes_begun.c.owner.in_(gone)
+        names = await self._database.fetch(select(changes_begun.c.connection).where(theirs).distinct())
+        found: list[Noted] = []
+        for row in names:
+            query = select(changes_begun).where(theirs, changes_begun.c.connection == row.connection)
+            query = query.order_by(changes_begun.c.at).limit(max(1, limit // len(names)))
+            found += [Noted(**each._mapping) for each in await self._database.fetch(query)]
+        return found
 
     async def close(self) -> None:
         await self._batches.close(0)

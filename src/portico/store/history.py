@@ -1,13 +1,15 @@
 """What the journal says about changes of files: those of one actor, and those of all others."""
 
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import ColumnElement, and_, func, not_, or_, select
 
 from portico.store.database import AnyRow, Database
-from portico.store.tables import journal, rewinds
+from portico.store.tables import journal
+
+T = TypeVar("T")
 
 MINUTE: Final = 60_000
 """Milliseconds."""
@@ -23,6 +25,7 @@ _COLUMNS: Final = [
 ]
 _PLACES: Final = [journal.c[name] for name in ("number", "connection", "place", "to_connection", "target", "kept")]
 _AT_ONCE: Final = 500
+_GREATEST: Final = 2**63 - 1
 _OVERTAKING: Final = 10_000
 """A row may have waited for the database while as many later ones were written."""
 
@@ -30,7 +33,6 @@ _OVERTAKING: Final = 10_000
 ACTOR_KINDS: Final = ("user", "key", "link", "session")
 _MAKING: Final = ("share.add", "share.set", "key.add")
 """Actions that create a link or a key."""
-_MOST_MADE: Final = 500
 
 
 class ActorFilter(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,26 +82,55 @@ async def has_lines(database: Database, actor: ActorFilter) -> bool:
 
 
 async def made_with(database: Database, actor: ActorFilter, actions: Collection[str], since: int) -> set[ActorFilter]:
-    """Links and keys that the actor has made, and the key that has made the actor's link, with what that one has made: those with
-    changes since a time."""
-    known = {*actor.each()}
-    new = {one for one in known if one.user is None}
-    while new and len(known) < _MOST_MADE:
-        making = and_(or_(*(one.condition() for one in new)), journal.c.action.in_(_MAKING))
-        query = select(journal.c.key, journal.c.link).where(making, journal.c.outcome == "done").distinct()
-        found = _credentials(await database.fetch(query.limit(_MOST_MADE)))
-        new = found - known
-        known |= new
-    if not (made := known.difference(actor.each())):
+    """Links and keys that the actor has made, the key that has made the actor's link, with what that one has made, and what the
+    user of a session has undone with it: those with changes since a time."""
+    mine = {*actor.each()}
+    rewinds = await _rewinds(database, [one.session for one in mine if one.session]) - mine
+    known, new = mine, await _made(database, mine) - mine
+    if not (new or rewinds):
         return set()
-    theirs = and_(or_(*(one.condition() for one in made)), journal.c.action.in_(actions), journal.c.at >= since)
-    rows = await database.fetch(select(journal.c.key, journal.c.link).where(theirs).distinct())
-    return made & _credentials(rows)
+    first = and_(journal.c.at >= since, journal.c.number >= await _first_since(database, since))
+    changes = and_(first, journal.c.action.in_(actions))
+    used = await _credentials(database, and_(changes, or_(journal.c.key.is_not(None), journal.c.link.is_not(None))))
+    for ids in _some(sorted(one.session for one in rewinds if one.session)):
+        rows = await database.fetch(select(journal.c.session).where(changes, journal.c.session.in_(ids)).distinct())
+        used |= {ActorFilter(session=row.session) for row in rows}
+    while new:
+        known = known | new
+        # Unused links say nothing more, and a thief may have made very many.
+        new = await _made(database, {one for one in new if one.key or one in used}) - known
+    return used & (known | rewinds) - mine
 
 
-def _credentials(rows: Iterable[AnyRow]) -> set[ActorFilter]:
+async def _made(database: Database, actors: Collection[ActorFilter]) -> set[ActorFilter]:
+    """Keys and links that were made, or made others, together with these. Users are left out."""
+    # Not by the indexes of actions and outcomes: other actors have far more rows there.
+    action, outcome = func.coalesce(journal.c.action, ""), func.coalesce(journal.c.outcome, "")
+    found: set[ActorFilter] = set()
+    for column in (journal.c.key, journal.c.link, journal.c.session):
+        for names in _some(sorted(one.given()[column.name] for one in actors if column.name in one.given())):
+            making = and_(column.in_(names), action.in_(_MAKING), outcome == "done")
+            found |= await _credentials(database, making)
+    return found
+
+
+async def _credentials(database: Database, condition: ColumnElement[bool]) -> set[ActorFilter]:
+    rows = await database.fetch(select(journal.c.key, journal.c.link).where(condition).distinct())
     found = {ActorFilter(key=row.key) for row in rows if row.key}
     return found | {ActorFilter(link=row.link) for row in rows if row.link}
+
+
+async def _rewinds(database: Database, sessions: Sequence[str]) -> set[ActorFilter]:
+    """Those that the users of these sessions have begun: what they do has their id as its session."""
+    mine = and_(journal.c.session.in_(sessions), func.coalesce(journal.c.action, "") == "rewind")
+    lines = [msgspec.json.decode(row.line) for row in await database.fetch(select(journal.c.line).where(mine))]
+    return {ActorFilter(session=line["subject"]) for line in lines if "subject" in line}
+
+
+def _some(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """As many at a time as a query may have."""
+    for start in range(0, len(values), _AT_ONCE):
+        yield values[start : start + _AT_ONCE]
 
 
 async def changes_by(
@@ -144,17 +175,17 @@ async def changes_after(
 
 
 async def _first_since(database: Database, at: int) -> int:
-    """The least number of a row of this time or later: numbers follow time nearly, but not quite."""
+    """The least number of a row of this time or later, or a greater one than all if there is none: numbers follow time nearly, but
+    not quite."""
     first = select(journal.c.number).where(journal.c.at >= at).order_by(journal.c.at).limit(_OVERTAKING).subquery()
     row = await database.first(select(func.min(first.c.number).label("number")))
-    return (row and row.number) or 0
+    return row.number if row and row.number is not None else _GREATEST
 
 
 async def changes_numbered(database: Database, numbers: Sequence[int]) -> list[AnyRow]:
     found: list[AnyRow] = []
-    for start in range(0, len(numbers), _AT_ONCE):
-        some = journal.c.number.in_(numbers[start : start + _AT_ONCE])
-        found += await database.fetch(select(*_COLUMNS).where(some))
+    for some in _some(numbers):
+        found += await database.fetch(select(*_COLUMNS).where(journal.c.number.in_(some)))
     return found
 
 
@@ -164,26 +195,27 @@ class Removals(msgspec.Struct, frozen=True):
     actor: ActorFilter
     minute: int
     files: int
-    last: int
-    """The number of the last row."""
 
 
-async def removals(database: Database, number: int, since: int) -> list[Removals]:
-    """Since a row and a time. An actor is a key, a link or else a user; commands don't count. What rewinds remove is left
-    out: it was new."""
-    by_hand = or_(journal.c.session.is_(None), journal.c.session.not_in(select(rewinds.c.id)))
+async def removals(database: Database, number: int, last: int, since: int) -> list[Removals]:
+    """Of the rows after `number`, up to `last`, since a time. An actor is a key, a link or else a user; commands don't count. What
+    users undo themselves does: a stolen session can do it, too."""
+    number = max(number, await _first_since(database, since) - 1)
+    if number >= last:
+        return []
     columns = (journal.c.user, journal.c.key, journal.c.link, (journal.c.at - journal.c.at % MINUTE).label("minute"))
     for_good = and_(journal.c.action == "delete", journal.c.outcome == "done")
     query = (
-        select(*columns, func.count().label("files"), func.max(journal.c.number).label("last"))
-        .where(journal.c.number > number, journal.c.at >= since, or_(journal.c.kept.is_not(None), for_good))
-        .where(journal.c.action.in_(_REMOVING), journal.c.user.not_like("os:%"), by_hand)
+        select(*columns, func.count().label("files"))
+        .where(journal.c.number > number, journal.c.number <= last, journal.c.at >= since)
+        .where(or_(journal.c.kept.is_not(None), for_good))
+        .where(journal.c.action.in_(_REMOVING), journal.c.user.not_like("os:%"))
         .group_by(*columns)
     )
     found = []
     for row in await database.fetch(query):
         actor = ActorFilter(key=row.key) if row.key else ActorFilter(link=row.link) if row.link else None
-        found.append(Removals(actor or ActorFilter(user=row.user), row.minute, row.files, row.last))
+        found.append(Removals(actor or ActorFilter(user=row.user), row.minute, row.files))
     return found
 
 

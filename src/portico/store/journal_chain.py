@@ -87,6 +87,7 @@ class _Tried(msgspec.Struct):
     """What a transaction makes of the chain, if it is committed."""
 
     head: Head
+    rows: Sequence[dict[str, Any]]
     signed: str | None = None
     signed_at: int = 0
 
@@ -112,7 +113,8 @@ class Chain:
 
     def insert(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
         """Number and chain the rows, and insert those whose change has none yet. Writers take turns."""
-        self._look_back(connection)
+        there = {id(row) for row in self._look_back(connection)}
+        rows = [row for row in rows if id(row) not in there]
         if not rows:
             return
         last: int = connection.execute(_LAST).scalar() or 0
@@ -144,14 +146,16 @@ class Chain:
         self._signed_position, self._signed_at = head.position, now
         return signed
 
-    def _look_back(self, connection: Connection) -> None:
-        """The last transaction failed, but it may have been committed nevertheless."""
-        if self._tried:
-            tried = self._tried.head
-            found = connection.execute(select(journal.c.hash).where(journal.c.number == tried.number)).scalar()
-            if found == tried.hash:
+    def _look_back(self, connection: Connection) -> Sequence[dict[str, Any]]:
+        """The last transaction failed, but it may have been committed nevertheless: then returns its rows."""
+        rows: Sequence[dict[str, Any]] = ()
+        if tried := self._tried:
+            last = select(journal.c.hash).where(journal.c.number == tried.head.number)
+            if connection.execute(last).scalar() == tried.head.hash:
                 self.inserted()
+                rows = tried.rows
             self._tried = None
+        return rows
 
     def _put(self, connection: Connection, rows: Sequence[dict[str, Any]], last: int) -> int:
         position, previous = self._head.position, self._head.hash
@@ -161,7 +165,7 @@ class Chain:
                 position += 1
                 row["chain"], row["position"], row["previous"] = self._id, position, previous
                 previous = row["hash"] = digest(row)
-        self._tried = _Tried(Head(position, last + len(rows), previous)) if self._signer else None
+        self._tried = _Tried(Head(position, last + len(rows), previous), rows) if self._signer else None
         return insert_new(connection, journal, rows)
 
     def _sign(self, connection: Connection, signer: Signer, head: Head) -> str:

@@ -25,17 +25,21 @@ _STORED: Final = select(journal_proofs.c.signed, journal_proofs.c.at).where(jour
 
 
 async def remove_rows(database: Database, older_than: timedelta, signer: Signer) -> int:
-    """Returns how many there were. Some at a time: meanwhile others write. The last row stays: the next number follows it."""
+    """Returns how many there were. Some at a time: meanwhile others write. The last row stays: the next number follows it.
+
+    If it is cut off, the next call continues.
+    """
     age, now = clock.milliseconds(older_than), database.now()
     stored = await database.first(_STORED)
-    if stored and now - stored.at < age // _MARKS:
-        return 0
     is_old: ColumnElement[bool] = journal.c.at < now - age
     if stored:
         # What was done to a bound that is not signed is for `portico audit verify` to say: rows are removed nevertheless.
         with suppress(NotSigned):
-            bound = await database.at_once(partial(_advance, signer=signer, signed=stored.signed, now=now, age=age))
-            is_old = or_(journal.c.number <= bound.removed, and_(journal.c.number <= bound.before, is_old))
+            if now - stored.at < age // _MARKS:
+                is_old = journal.c.number <= signer.opened(BOUND, stored.signed, Bound).removed
+            else:
+                bound = await database.at_once(partial(_advance, signer=signer, signed=stored.signed, now=now, age=age))
+                is_old = or_(journal.c.number <= bound.removed, and_(journal.c.number <= bound.before, is_old))
     old = select(journal.c.number).where(is_old, journal.c.number < _NEWEST).limit(_REMOVED_AT_ONCE)
     removed = 0
     while count := await database.execute(delete(journal).where(journal.c.number.in_(old)), wait=SWEEP_WAIT):

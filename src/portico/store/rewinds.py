@@ -1,6 +1,6 @@
 """Rewinds: their plans, how far they have come, and what they have left alone."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -22,6 +22,9 @@ FAILED: Final = "failed"
 
 
 _KEPT: Final = timedelta(days=90)
+_PLANNED_FOR: Final = timedelta(hours=1)
+"""How long a plan is kept that nobody begins."""
+_AT_ONCE: Final = 500
 
 
 class RewindRecord(msgspec.Struct):
@@ -29,7 +32,8 @@ class RewindRecord(msgspec.Struct):
     request: str
     """Whose changes, and by whom they are undone."""
     state: str
-    plan: str
+    steps: str
+    """How many of each kind the plan has."""
     done: int
     """How many steps of the plan were carried out."""
     report: str
@@ -38,22 +42,39 @@ class RewindRecord(msgspec.Struct):
     ended_at: int | None = None
 
 
+_COLUMNS: Final = [rewinds.c[name] for name in RewindRecord.__struct_fields__]
+
+
 class RewindRecords:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    async def add(self, record: RewindRecord) -> None:
-        await self.database.execute(insert(rewinds).values(msgspec.structs.asdict(record)))
+    async def add(self, record: RewindRecord, plan: str) -> None:
+        """`plan`: its steps, kept until it ends. There may be very many."""
+        await self.database.execute(insert(rewinds).values(msgspec.structs.asdict(record) | {"plan": plan}))
 
     async def get(self, rewind_id: str) -> RewindRecord | None:
-        row = await self.database.first(select(rewinds).where(rewinds.c.id == rewind_id))
+        row = await self.database.first(select(*_COLUMNS).where(rewinds.c.id == rewind_id))
         return record_of(RewindRecord, row) if row else None
+
+    async def plan(self, rewind_id: str) -> str:
+        row = await self.database.first(select(rewinds.c.plan).where(rewinds.c.id == rewind_id))
+        return row.plan if row else "[]"
 
     async def requests(self, since: int) -> Sequence[tuple[str, str]]:
         """The ids and requests of those that have begun since a time, the oldest first."""
         query = select(rewinds.c.id, rewinds.c.request).where(rewinds.c.started_at >= since)
         query = query.order_by(rewinds.c.started_at)
         return [(row.id, row.request) for row in await self.database.fetch(query)]
+
+    async def among(self, ids: Collection[str]) -> set[str]:
+        """Which of these are ids of rewinds."""
+        wanted = sorted(ids)
+        found: set[str] = set()
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = rewinds.c.id.in_(wanted[start : start + _AT_ONCE])
+            found |= {row.id for row in await self.database.fetch(select(rewinds.c.id).where(some))}
+        return found
 
     async def running(self) -> Sequence[str]:
         query = select(rewinds.c.id).where(rewinds.c.state == RUNNING).order_by(rewinds.c.started_at)
@@ -73,7 +94,7 @@ class RewindRecords:
         return await self.database.execute(update(rewinds).where(*planned).values(state=STARTED)) > 0
 
     async def end(self, rewind_id: str, state: str) -> None:
-        values = {"state": state, "ended_at": self.database.now()}
+        values = {"state": state, "ended_at": self.database.now(), "plan": "[]"}
         await self.database.execute(update(rewinds).where(rewinds.c.id == rewind_id).values(values))
 
     async def want_cancel(self, rewind_id: str) -> bool:
@@ -83,6 +104,8 @@ class RewindRecords:
 
     async def sweep(self) -> None:
         """Remove those that ended long ago, and those that were never begun."""
-        before = self.database.now() - clock.milliseconds(_KEPT)
-        old = or_(rewinds.c.ended_at < before, and_(rewinds.c.state != RUNNING, rewinds.c.started_at < before))
+        now, began = self.database.now(), rewinds.c.started_at
+        before = now - clock.milliseconds(_KEPT)
+        unwanted = and_(rewinds.c.state == PLANNED, began < now - clock.milliseconds(_PLANNED_FOR))
+        old = or_(rewinds.c.ended_at < before, and_(rewinds.c.state != RUNNING, began < before), unwanted)
         await self.database.execute(delete(rewinds).where(old))

@@ -261,7 +261,8 @@ changes_begun = Table(
     Column("mark", String(64)),
 )
 
-# Rewinds, while they run and for some time after. `plan` has their steps, of which `done` were carried out.
+# Rewinds, while they run and for some time after. `plan` has their steps, until they end, and `steps` how many of each kind there
+# are, of which `done` were carried out.
 rewinds = Table(
     "rewinds",
     metadata,
@@ -274,6 +275,7 @@ rewinds = Table(
     Column("cancel_wanted", Boolean, nullable=False),
     Column("started_at", BigInteger, nullable=False, index=True),
     Column("ended_at", BigInteger),
+    Column("steps", Text, nullable=False, server_default="{}"),
 )
 
 # Uploads that have not ended: those that a client may resume, and those that one request sends in parts to a service.
@@ -440,7 +442,7 @@ trash = Table(
     "trash",
     metadata,
     Column("id", String(32), primary_key=True),
-    Column("connection", ForeignKey("connections.name", ondelete="CASCADE"), nullable=False, index=True),
+    Column("connection", ForeignKey("connections.name", ondelete="CASCADE"), nullable=False),
     Column("path", Text, nullable=False),
     Column("is_folder", Boolean, nullable=False),
     Column("size", BigInteger),
@@ -448,5 +450,7 @@ trash = Table(
     Column("status", String(16), nullable=False),
     Column("user", String(256)),
     Column("deleted_at", BigInteger, nullable=False),
-    Column("expires_at", BigInteger, nullable=False, index=True),
+    Column("expires_at", BigInteger, nullable=False),
 )
+for _name in ("deleted_at", "expires_at"):
+    Index(f"ix_trash_{_name}", trash.c.connection, trash.c[_name], trash.c.id)

@@ -73,15 +73,21 @@ class TrashRecords:
         self, origins: Collection[Place], size: int, cursor: str | None = None
     ) -> tuple[list[Trashed], str | None]:
         """What was below one of the origins, the newest first, and the cursor of the next page."""
-        query = select(trash).where(_below(origins), trash.c.status.not_in(_HIDDEN))
+        query = select(trash).where(trash.c.status.not_in(_HIDDEN))
         if cursor is not None:
             if not _CURSOR.fullmatch(cursor):
                 raise InvalidCursor("The cursor doesn't belong to the trash. Start again without a cursor.")
             time, _, last = cursor.partition("-")
-            older = trash.c.deleted_at < int(time)
-            query = query.where(or_(older, and_(trash.c.deleted_at == int(time), trash.c.id < last)))
+            # The first condition is for the index.
+            before = or_(trash.c.deleted_at < int(time), trash.c.id < last)
+            query = query.where(trash.c.deleted_at <= int(time), before)
         query = query.order_by(trash.c.deleted_at.desc(), trash.c.id.desc()).limit(size + 1)
-        rows = [record_of(Trashed, row) for row in await self._database.fetch(query)]
+        rows: list[Trashed] = []
+        for connection in {origin.connection for origin in origins}:  # each by itself: the index begins with it
+            mine = [origin for origin in origins if origin.connection == connection]
+            there = query.where(trash.c.connection == connection, _below(mine))
+            rows += [record_of(Trashed, row) for row in await self._database.fetch(there)]
+        rows.sort(key=lambda record: (record.deleted_at, record.id), reverse=True)
         if len(rows) <= size:
             return rows, None
         last_one = rows[size - 1]
@@ -90,12 +96,15 @@ class TrashRecords:
     async def claim(self, record: Trashed, status: str, *, expires_at: int | None = None) -> bool:
         """Mark a row as being restored, removed or held; False if it is being removed, gone, or held since it was read.
 
-        What is being restored does not expire meanwhile.
+        What is being restored does not expire meanwhile. What is being removed is due at once, in case that is interrupted.
         """
         statement = update(trash).where(trash.c.id == record.id, trash.c.status.in_((record.status, RESTORING)))
         values: dict[str, Any] = {"status": status}
         if expires_at is not None:
             values["expires_at"] = expires_at
+        elif status == REMOVING:
+            now = self.now()
+            values["expires_at"] = case((trash.c.expires_at > now, now), else_=trash.c.expires_at)
         elif status == RESTORING:
             soon = self.now() + _DAY
             values["expires_at"] = case((trash.c.expires_at < soon, soon), else_=trash.c.expires_at)
@@ -120,10 +129,14 @@ class TrashRecords:
     async def remove(self, trash_id: str) -> None:
         await self._database.execute(delete(trash).where(trash.c.id == trash_id))
 
-    async def due(self, limit: int) -> list[Trashed]:
-        """Those to be removed, oldest first: expired ones, and those whose removal was interrupted."""
-        condition = or_(trash.c.expires_at <= self.now(), trash.c.status == REMOVING)
-        query = select(trash).where(condition).order_by(trash.c.expires_at).limit(limit)
+    async def due(self, connection: str, limit: int, after: Trashed | None = None) -> list[Trashed]:
+        """Those of a connection to be removed, those that are due for the longest time first: expired ones, and those whose removal
+        was interrupted. `after`: the last one of the page before."""
+        query = select(trash).where(trash.c.connection == connection, trash.c.expires_at <= self.now())
+        if after is not None:
+            later = or_(trash.c.expires_at > after.expires_at, trash.c.id > after.id)
+            query = query.where(trash.c.expires_at >= after.expires_at, later)
+        query = query.order_by(trash.c.expires_at, trash.c.id).limit(limit)
         return [record_of(Trashed, row) for row in await self._database.fetch(query)]
 
     async def unknown(self, ids: Collection[str], older_than: int) -> list[str]:

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 from sqlalchemy import insert
@@ -10,12 +11,13 @@ from portico.accounts.api_keys import ApiKeys, KeyScope
 from portico.accounts.sessions import Sessions
 from portico.accounts.share_links import ShareLinks, SharePolicy
 from portico.accounts.users import Users
-from portico.model.errors import NotFound
+from portico.model.errors import NotFound, Unavailable
 from portico.observability.metrics import Metrics
+from portico.operations.rewind import mass_changes
 from portico.operations.rewind.freezing import Freezing
 from portico.operations.rewind.mass_changes import MassChanges
 from portico.store.database import Database
-from portico.store.history import last_number
+from portico.store.history import last_number, removals
 from portico.store.journal import Journal
 from portico.store.rewinds import RewindRecord, RewindRecords
 from portico.store.tables import journal
@@ -168,14 +170,54 @@ async def test_an_actor_may_be_frozen(
     await keys.close()
 
 
-async def test_a_rewind_is_not_reported(
+async def test_a_users_own_rewind_is_reported(
     rows: Rows, database: Database, watching: MassChanges, logged: list[Any]
 ) -> None:
-    record = RewindRecord("r", "{}", "started", "[]", 0, "[]", cancel_wanted=False, started_at=0)
-    await RewindRecords(database).add(record)
-    await rows.add(9, session="r")
-    await watching.look()
-    assert reported(logged) == []
-    await rows.add(4, session="s")
+    """Otherwise a stolen session could remove files by one. An administrator's is not."""
+    for name in ("own", "other"):
+        record = RewindRecord(name, "{}", "started", "{}", 0, "[]", cancel_wanted=False, started_at=0)
+        await RewindRecords(database).add(record, "[]")
+    await rows.add(9, session="other", user="os:root")
+    await rows.add(4, session="own")
     await watching.look()
     assert reported(logged) == [("alice", 4)]
+
+
+async def test_freezing_is_tried_again_while_the_database_is_busy(
+    rows: Rows,
+    database: Database,
+    watching: MassChanges,
+    users: Users,
+    alice: User,
+    tokens: Sessions,
+    logged: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    freezing = Freezing(
+        database, users, ApiKeys(database), ShareLinks(database, SharePolicy(True, None, False, ())), tokens
+    )
+    await rows.add(4)
+    with monkeypatch.context() as busy:
+        busy.setattr(freezing, "freeze", AsyncMock(side_effect=Unavailable("busy")))
+        for _ in range(2):
+            await watching.look(freezing)
+    assert not (await users.get("alice")).disabled
+    for _ in range(2):
+        await watching.look(freezing)
+    assert (await users.get("alice")).disabled
+    events = [each["event"] for each in logged]
+    assert events == ["mass-changes", *["actor-not-frozen"] * 2, "actor-frozen"]
+
+
+async def test_rows_are_looked_at_once_also_if_they_remove_nothing(
+    rows: Rows, watching: MassChanges, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal may have millions of them."""
+    looked = AsyncMock(side_effect=removals)
+    monkeypatch.setattr(mass_changes, "removals", looked)
+    await rows.add(3, kept=None, action="upload")
+    await watching.look()
+    await rows.add(2, kept=None, action="upload")
+    await watching.look()
+    await watching.look()
+    assert [call.args[1:3] for call in looked.call_args_list] == [(0, 3), (3, 5), (5, 5)]

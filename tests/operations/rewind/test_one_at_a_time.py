@@ -1,5 +1,6 @@
 """A rewind is carried out by one process at a time, and ends when that is wanted."""
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -17,6 +18,8 @@ from portico.store.history import ActorFilter
 from portico.store.journal import Journal
 from portico.store.leases import Leases
 from portico.store.trash import TrashRecords
+
+from ...fixtures import Clock
 
 REQUEST = RewindRequest(ActorFilter(user="m"), 0, by="admin")
 
@@ -60,6 +63,12 @@ async def begun(rewinds: Rewinds) -> str:
     return await rewinds.begin(REQUEST, Plan([Step("remove", ("c", name)) for name in "abcde"], []))
 
 
+async def run_left(rewinds: Rewinds) -> None:
+    """To the end."""
+    await rewinds.run_left()
+    await asyncio.gather(*rewinds._continued.values())
+
+
 async def test_all_steps_are_carried_out_once(rewinds: Rewinds, steps: Steps) -> None:
     rewind_id, told = await begun(rewinds), []
     assert await rewinds.run(rewind_id, lambda done, of: told.append((done, of)))
@@ -93,9 +102,48 @@ async def test_after_a_crash_another_process_continues(rewinds: Rewinds, steps: 
     with pytest.raises(RuntimeError):
         await rewinds.run(rewind_id)
     steps.after.clear()
-    await opened(database, "two").run_left()
+    await run_left(opened(database, "two"))
     assert steps.done == [*"abc", *"cde"], "a step that was not saved is repeated"
     assert (await rewinds.get(rewind_id)).state == "done"
+
+
+async def test_the_sweep_that_finds_it_does_not_wait_for_its_end(
+    rewinds: Rewinds, steps: Steps, database: Database
+) -> None:
+    """Sweeps are cut off after some time, and a single step may take longer."""
+    rewind_id = await begun(rewinds)
+    begins, ends = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> None:
+        begins.set()
+        await ends.wait()
+
+    steps.after["c"] = slow
+    for _ in range(2):
+        await rewinds.run_left()
+        await begins.wait()
+    assert not await opened(database, "two").run(rewind_id)
+    ends.set()
+    await run_left(rewinds)
+    assert (steps.done, (await rewinds.get(rewind_id)).state) == ([*"abcde"], "done")
+
+
+async def test_one_that_is_continued_is_left_to_others_when_the_process_ends(
+    rewinds: Rewinds, steps: Steps, database: Database
+) -> None:
+    rewind_id, begins = await begun(rewinds), asyncio.Event()
+
+    async def endless() -> None:
+        begins.set()
+        await asyncio.Event().wait()
+
+    steps.after["c"] = endless
+    await rewinds.run_left()
+    await begins.wait()
+    await rewinds.close()
+    steps.after.clear()
+    await run_left(opened(database, "two"))
+    assert (steps.done, (await rewinds.get(rewind_id)).state) == ([*"abc", *"cde"], "done")
 
 
 async def test_it_can_be_cancelled(rewinds: Rewinds, steps: Steps) -> None:
@@ -105,7 +153,7 @@ async def test_it_can_be_cancelled(rewinds: Rewinds, steps: Steps) -> None:
     assert steps.done == [*"abcd"]
     found = await rewinds.get(rewind_id)
     assert (found.state, found.done) == ("cancelled", 4)
-    await rewinds.run_left()
+    await run_left(rewinds)
     assert steps.done == [*"abcd"]
 
 
@@ -114,6 +162,19 @@ async def test_one_that_was_cancelled_before_it_ran_does_nothing(rewinds: Rewind
     await rewinds.cancel(rewind_id)
     assert await rewinds.run(rewind_id)
     assert (steps.done, (await rewinds.get(rewind_id)).state) == ([], "cancelled")
+
+
+async def test_a_plan_is_kept_until_it_has_ended_or_for_an_hour(
+    rewinds: Rewinds, steps: Steps, database: Database, clock: Clock
+) -> None:
+    own = RewindRequest(ActorFilter(user="m"), 0, by="m", own=1)
+    planned, ended = await rewinds.begin(own, Plan([], [])), await begun(rewinds)
+    await rewinds.run(ended)
+    assert await rewinds.records.plan(ended) == "[]"
+    for known in ({planned, ended}, {ended}):
+        await rewinds.records.sweep()
+        assert {rewind_id for rewind_id, _ in await rewinds.records.requests(0)} == known
+        clock.advance(3601)
 
 
 async def test_an_unknown_one(rewinds: Rewinds) -> None:
@@ -126,6 +187,6 @@ async def test_a_users_own_is_begun_once_and_never_continued(rewinds: Rewinds, s
     request = RewindRequest(ActorFilter(user="m"), 0, by="m", own=1)
     rewind_id = await rewinds.begin(request, Plan([Step("remove", ("c", "a"))], []))
     assert [await rewinds.records.start(rewind_id) for _ in range(2)] == [True, False]
-    await rewinds.run_left()
+    await run_left(rewinds)
     assert await rewinds.run(rewind_id)
     assert (steps.done, (await rewinds.get(rewind_id)).state) == ([], "started")

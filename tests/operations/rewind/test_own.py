@@ -185,13 +185,15 @@ async def test_one_at_a_time_and_not_without_the_right(
         monkeypatch.setattr(Drive, "delete", endless)
         gone = asyncio.Event()
         operations._actor.context.client_gone = gone.wait
-        first = (await operations.rewinds.begin(since)).id or ""
+        first, second = [(await operations.rewinds.begin(since)).id or "" for _ in range(2)]
         work = asyncio.create_task(operations.rewinds.run(first))
         await begun.wait()
         assert (await operations.rewinds.get(first)).state == "running"
-        second = (await operations.rewinds.begin(since)).id or ""
         with pytest.raises(RequestRunning):
             await operations.rewinds.run(second)
+        with pytest.raises(RequestRunning):
+            await operations.rewinds.begin(since)
+        assert len(await operations.rewinds._rewinds.records.requests(0)) == 2
         if ending == "cancelled":
             gone.set()
         else:

@@ -74,3 +74,18 @@ async def test_the_plan_names_what_else_the_actor_has_made(thief: World) -> None
     assert (await planned(thief, ActorFilter(user="b"))).related == []
     await thief.note("ann", "key.add", session="s", key="k1")
     assert (await planned(thief, ActorFilter(session="s"))).related == [LINK, KEY]
+
+
+async def test_what_a_session_has_undone_is_named(world: World) -> None:
+    """It has the id of the rewind as its session."""
+    own = await world.rewinds.begin(RewindRequest(ActorFilter(user="ann"), 0, own=1), Plan([], []))
+    world.credentials = {name: {"user": "ann", "session": session} for name, session in (("t", "s"), ("r", own))}
+    await done(world, *FILES, Act("t", "upload", "/d/f", content=b"t"), Act("t", "upload", "/f", content=b"t"))
+    await done(world, Act("r", "delete", "/f"))
+    for rewind_id in (own, "another"):
+        await world.note("t", "rewind", subject=rewind_id)
+    found = await planned(world, ActorFilter(session="s"))
+    assert [(each.location, each.by) for each in found.left_alone] == [(("c", "f"), f"ann (rewind {own})")]
+    assert found.related == [ActorFilter(session=own)]
+    both = ActorFilter(session="s", also=(ActorFilter(session=own),))
+    assert ((found := await planned(world, both)).left_alone, found.related) == ([], [])

@@ -45,7 +45,7 @@ def purge(options: SimpleNamespace) -> None:
 
     number = with_accounts(options.home, action)
     if number:
-        print(f"The gateway will remove {number} item{'s' if number != 1 else ''} within ten minutes.")
+        print(f"The gateway will begin to remove {number} item{'s' if number != 1 else ''} within ten minutes.")
     else:
         print(f"Nothing is held{chosen}.")
 

@@ -1,6 +1,8 @@
 """`settle_changes`: what became of changes whose processes have vanished, as far as the storage tells."""
 
+import asyncio
 from collections import defaultdict
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -10,10 +12,11 @@ from portico.drive.connection_pool import ConnectionPool
 from portico.drive.drive import Drive
 from portico.model import timestamps
 from portico.model.entries import Entry
-from portico.model.errors import PorticoError
+from portico.model.errors import PorticoError, ProviderTimeout, ProviderUnavailable, Unavailable
 from portico.model.paths import Path, Place
 from portico.model.versions import Version, version_of
 from portico.observability.audit import DONE, INTERRUPTED, UNKNOWN
+from portico.runtime import clock
 from portico.store.journal import Journal
 from portico.store.recordings import BegunChange
 from portico.store.trash import DELETED, HELD, REPLACED, Trashed
@@ -21,6 +24,10 @@ from portico.store.trash import DELETED, HELD, REPLACED, Trashed
 _EVENT = "changes-not-settled"
 _CLOCKS_DIFFER_BY: Final = timedelta(minutes=5)
 """At most, those of a storage and of the database."""
+_TRIED_FOR: Final = timedelta(days=1)
+"""How long a change is looked at again if the storage answers, but not about that."""
+_ABOUT_ALL: Final = (ProviderUnavailable, ProviderTimeout, Unavailable)
+"""Errors that other changes of the connection would meet, too."""
 
 
 class _Result(msgspec.Struct):
@@ -30,26 +37,47 @@ class _Result(msgspec.Struct):
 
 
 async def settle_changes(journal: Journal, pool: ConnectionPool) -> None:
-    """What cannot be looked at now is left for the next time."""
+    """What cannot be looked at now is left for the next time. A slow connection does not delay the others."""
     found: defaultdict[str, list[BegunChange]] = defaultdict(list)
     for change in await journal.left_open():
         found[change.place.connection].append(change)
     names = await pool.names()
-    for connection, changes in found.items():
+    await asyncio.gather(*(_settle(journal, pool, name, changes, names) for name, changes in found.items()))
+
+
+async def _settle(
+    journal: Journal, pool: ConnectionPool, connection: str, changes: Sequence[BegunChange], names: Collection[str]
+) -> None:
+    failure: PorticoError | None = None
+    for change in changes:
         try:
-            for change in changes:
-                if {place.connection for place in (change.place, change.target) if place} <= {*names}:
-                    result = await _result(pool, change)
-                else:
-                    result = _Result(UNKNOWN)
-                records = [record for record, _ in result.kept]
-                replaced = [version for record, version in result.kept if record.reason == REPLACED]
-                before = change.before or (replaced[-1] if replaced else None)
-                await journal.settle(change, result.outcome, kept=records, before=before, after=result.after)
+            await _settle_one(journal, pool, change, names)
         except PorticoError as error:
-            pool.not_swept(connection, _EVENT, error)
-        else:
-            pool.swept(connection, _EVENT)
+            failure = error
+            if isinstance(error, _ABOUT_ALL):
+                break
+    if failure:
+        pool.not_swept(connection, _EVENT, failure)
+    else:
+        pool.swept(connection, _EVENT)
+
+
+async def _settle_one(journal: Journal, pool: ConnectionPool, change: BegunChange, names: Collection[str]) -> None:
+    result = _Result(UNKNOWN)
+    if {place.connection for place in (change.place, change.target) if place} <= {*names}:
+        for name in {place.connection for place in (change.place, change.target) if place}:
+            await pool.of_connection(name)
+        try:
+            result = await _result(pool, change)
+        except _ABOUT_ALL:
+            raise
+        except PorticoError:  # such as a place that the storage refuses
+            if journal.now() - change.at < clock.milliseconds(_TRIED_FOR):
+                raise
+    records = [record for record, _ in result.kept]
+    replaced = [version for record, version in result.kept if record.reason == REPLACED]
+    before = change.before or (replaced[-1] if replaced else None)
+    await journal.settle(change, result.outcome, kept=records, before=before, after=result.after)
 
 
 async def _result(pool: ConnectionPool, change: BegunChange) -> _Result:

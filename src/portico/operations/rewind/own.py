@@ -6,7 +6,8 @@ second when its user loses a right that it needs. It is not resumed if its proce
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
@@ -86,13 +87,14 @@ class OwnRewinds:
     async def plan(self, since: int, until: int | None = None, path: Path = TOP) -> OwnRewind:
         """What would be undone. `since`, `until`: milliseconds since the epoch, the latter not included."""
         request, places, found = await self._planned(since, until, path)
-        return _shown(None, PLANNED, request, found.steps, 0, found.left_alone, places)
+        return _shown(None, PLANNED, request, _counted(found.steps), 0, found.left_alone, places)
 
     async def begin(self, since: int, until: int | None = None, path: Path = TOP) -> OwnRewind:
-        """Plan it for `run`."""
-        request, places, found = await self._planned(since, until, path)
-        rewind_id = await self._rewinds.begin(request, found)
-        return _shown(rewind_id, PLANNED, request, found.steps, 0, found.left_alone, places)
+        """Plan it for `run`. `RequestRunning` while another one of the user is under way."""
+        async with self._alone():
+            request, places, found = await self._planned(since, until, path)
+            rewind_id = await self._rewinds.begin(request, found)
+        return _shown(rewind_id, PLANNED, request, _counted(found.steps), 0, found.left_alone, places)
 
     async def _planned(self, since: int, until: int | None, path: Path) -> tuple[RewindRequest, OwnPlaces, Plan]:
         now = self._rewinds.records.database.now()
@@ -116,12 +118,7 @@ class OwnRewinds:
     async def run(self, rewind_id: str) -> ChangeResult:
         """Carry it out. `RequestRunning` while another one of the user is under way. Cancelled when the client hangs up."""
         record = await self._record(rewind_id)
-        async with self._shared.leases.held(self._lease) as lease:
-            if lease is None:
-                raise RequestRunning(
-                    "Another rewind of yours is running. Wait until it has ended, or cancel it.",
-                    retry_after=_RETRY_SECONDS,
-                )
+        async with self._alone():
             if not await self._rewinds.records.start(rewind_id):
                 raise NotPossible("This rewind was begun before. Start another one.")
             context = self._tree.actor.context
@@ -138,8 +135,18 @@ class OwnRewinds:
                     raise
         return ChangeResult()
 
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        async with self._shared.leases.held(self._lease) as lease:
+            if lease is None:
+                raise RequestRunning(
+                    "Another rewind of yours is running. Wait until it has ended, or cancel it.",
+                    retry_after=_RETRY_SECONDS,
+                )
+            yield
+
     async def _carry_out(self, record: RewindRecord) -> None:
-        steps = msgspec.json.decode(record.plan, type=list[Step])
+        steps = msgspec.json.decode(await self._rewinds.records.plan(record.id), type=list[Step])
         places = await OwnPlaces.of(self._tree)
         needs = places.needs(steps)
         standing = Standing(self._tree.actor, next(iter(needs), TOP))
@@ -170,7 +177,7 @@ class OwnRewinds:
                         await self._rewinds.records.end(rewind_id, FAILED)
                         record = await self._record(rewind_id)
         request, places = _request(record), await OwnPlaces.of(self._tree)
-        steps = msgspec.json.decode(record.plan, type=list[Step])
+        steps = msgspec.json.decode(record.steps, type=dict[str, int])
         left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
         state = RUNNING if record.state == STARTED else record.state
         return _shown(record.id, state, request, steps, record.done, left_alone, places)
@@ -190,11 +197,15 @@ def _request(record: RewindRecord) -> RewindRequest:
     return msgspec.json.decode(record.request, type=RewindRequest)
 
 
+def _counted(steps: Sequence[Step]) -> Mapping[str, int]:
+    return Counter(step.action for step in steps)
+
+
 def _shown(
     rewind_id: str | None,
     state: str,
     request: RewindRequest,
-    steps: Sequence[Step],
+    steps: Mapping[str, int],
     done: int,
     left_alone: Sequence[LeftAlone],
     places: OwnPlaces,
@@ -205,7 +216,7 @@ def _shown(
         since=request.since,
         until=request.until,
         path=Path.parse(request.path),
-        steps=Counter(step.action for step in steps),
+        steps=steps,
         done=done,
         left_alone=[_left_alone(each, places) for each in left_alone[:MOST_LISTED]],
         left_alone_count=len(left_alone),

@@ -4,10 +4,10 @@ The plan comes from the journal alone. It is carried out by one process at a tim
 """
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from secrets import token_hex
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import structlog
@@ -106,6 +106,14 @@ class Rewinds:
         self._leases = leases
         self._new = ""
         """The rewind that this process has begun."""
+        self._continued: dict[str, asyncio.Task[None]] = {}
+        """Those that it continues, by their ids."""
+
+    async def close(self) -> None:
+        """Another process continues what this one does now."""
+        for task in (tasks := [*self._continued.values()]):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def plan(self, request: RewindRequest, scope: Scope | None = None, *, most: int | None = None) -> Plan:
         """`most`: of the actor's changes; `InvalidRequest` if there are more."""
@@ -132,7 +140,8 @@ class Rewinds:
         others = changes_after(self._database, first, began, request.actor, ACTIONS, request.since, request.until)
         async for page in others:
             near = await changes_numbered(self._database, await asyncio.to_thread(places.near, page))
-            for number, change in _changes(near, is_mine=False, own=own).items():
+            undoing = set() if own else await _rewinds(self.records, near)
+            for number, change in _changes(near, is_mine=False, own=own, undoing=undoing).items():
                 if number not in changes and any(map(places.touched.by, change.touched)):
                     changes[number] = change
             for row in near:
@@ -179,7 +188,7 @@ class Rewinds:
             return False
         # "2h ago" is later when the command is repeated
         return other.since >= request.since or not await changes_by(
-            self._database, other.actor, ACTIONS, other.since, request.since
+            self._database, other.actor, ACTIONS, other.since, request.since, most=0
         )
 
     async def _includes(self, actor: ActorFilter, one: ActorFilter, owners: dict[ActorFilter, str | None]) -> bool:
@@ -198,13 +207,13 @@ class Rewinds:
             id=token_hex(16),
             request=msgspec.json.encode(msgspec.structs.replace(request, seen=found.seen)).decode(),
             state=RUNNING if request.own is None else PLANNED,
-            plan=msgspec.json.encode(found.steps).decode(),
+            steps=msgspec.json.encode(Counter(step.action for step in found.steps)).decode(),
             done=0,
             report=msgspec.json.encode(found.left_alone).decode(),
             cancel_wanted=False,
             started_at=self._database.now(),
         )
-        await self.records.add(record)
+        await self.records.add(record, msgspec.json.encode(found.steps).decode())
         self._new = record.id
         return record.id
 
@@ -240,10 +249,10 @@ class Rewinds:
     ) -> None:
         """`at_most`: steps after which it is saved how far it has come. `repeats`: an earlier process may have carried out some steps that were not saved."""
         request = msgspec.json.decode(record.request, type=RewindRequest)
-        steps = msgspec.json.decode(record.plan, type=list[Step])
+        steps = msgspec.json.decode(await self.records.plan(record.id), type=list[Step])
         left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
         execution = Execution(self._journal, places, self._trash, self._links, context, stepped)
-        changed = _ChangedSince(self._database, record.id, request.seen, own=request.own is not None)
+        changed = _ChangedSince(self.records, record.id, request.seen, own=request.own is not None)
         done, at_most = record.done, at_most or _AT_MOST
         while done < len(steps):
             some = first_run(steps[done : done + at_most], at_most)
@@ -261,18 +270,26 @@ class Rewinds:
         await self.records.end(record.id, DONE)
 
     async def run_left(self) -> None:
-        """Go on with those whose process has died."""
+        """Continue those whose process has died, each in a task of its own: it may take hours."""
         for rewind_id in await self.records.running():
-            try:
-                await self.run(rewind_id)
-            except PorticoError as error:
-                log.warning("rewind-interrupted", rewind=rewind_id, code=error.code, cause=error.cause)
+            if rewind_id not in self._continued:
+                self._continued[rewind_id] = asyncio.create_task(self._continue(rewind_id))
+
+    async def _continue(self, rewind_id: str) -> None:
+        try:
+            await self.run(rewind_id)
+        except PorticoError as error:
+            log.warning("rewind-interrupted", rewind=rewind_id, code=error.code, cause=error.cause)
+        except Exception as error:
+            log.error("bug", exc_info=error)
+        finally:
+            del self._continued[rewind_id]
 
     async def get(self, rewind_id: str) -> Rewind:
         record = await self._record(rewind_id)
-        steps = msgspec.json.decode(record.plan, type=list[Any])
+        steps = msgspec.json.decode(record.steps, type=dict[str, int])
         left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
-        return Rewind(record.id, record.state, len(steps), record.done, left_alone)
+        return Rewind(record.id, record.state, sum(steps.values()), record.done, left_alone)
 
     async def cancel(self, rewind_id: str) -> None:
         """What is done stays done."""
@@ -314,9 +331,9 @@ class _Near:
 class _ChangedSince:
     """What others have changed since the plan was made."""
 
-    def __init__(self, database: Database, rewind_id: str, seen: int, *, own: bool) -> None:
+    def __init__(self, records: RewindRecords, rewind_id: str, seen: int, *, own: bool) -> None:
         self._own = own
-        self._database = database
+        self._records = records
         self._but = ActorFilter(session=rewind_id)
         self._seen = seen
         self._touched = Touched()
@@ -324,10 +341,11 @@ class _ChangedSince:
     async def without(self, steps: Sequence[Step], left_alone: list[LeftAlone]) -> list[Step]:
         """The steps that touch none of it. The others are left alone, and so is what follows at their places."""
         seen = self._seen
-        async for page in changes_since(self._database, seen, self._but, ACTIONS):
+        async for page in changes_since(self._records.database, seen, self._but, ACTIONS):
             self._seen = max(self._seen, page[0].number)
+            undoing = set() if self._own else await _rewinds(self._records, page)
             for row in page:
-                if effect_of(change := _change(row, is_mine=False, own=self._own)):
+                if effect_of(change := _change(row, is_mine=False, own=self._own, undoing=undoing)):
                     self._add(change.touched, change.actor)
         found = []
         for step in steps:
@@ -344,15 +362,25 @@ class _ChangedSince:
             self._touched.add(place, by)
 
 
-def _changes(rows: Iterable[AnyRow], *, is_mine: bool, own: bool, rewinds: Collection[str] = ()) -> dict[int, Change]:
-    """By their numbers."""
-    return {row.number: _change(row, is_mine=is_mine, own=own, is_rewind=row.session in rewinds) for row in rows}
+async def _rewinds(records: RewindRecords, rows: Iterable[AnyRow]) -> set[str]:
+    """Those that have made some of these changes."""
+    return await records.among({row.session for row in rows if row.session})
 
 
-def _change(row: AnyRow, *, is_mine: bool, own: bool, is_rewind: bool = False) -> Change:
+def _changes(
+    rows: Iterable[AnyRow], *, is_mine: bool, own: bool, rewinds: Collection[str] = (), undoing: Collection[str] = ()
+) -> dict[int, Change]:
+    """By their numbers. `rewinds`: those whose changes are undone, too. `undoing`: those whose changes are named as theirs."""
+    return {
+        row.number: _change(row, is_mine=is_mine, own=own, is_rewind=row.session in rewinds, undoing=undoing)
+        for row in rows
+    }
+
+
+def _change(row: AnyRow, *, is_mine: bool, own: bool, is_rewind: bool = False, undoing: Collection[str] = ()) -> Change:
     return Change(
         at=row.at,
-        actor=_plain_name(row) if own else _name(row),
+        actor=_plain_name(row) if own else _name(row, is_rewind=row.session in undoing),
         is_mine=is_mine,
         is_rewind=is_rewind,
         action=row.action,
@@ -367,7 +395,7 @@ def _change(row: AnyRow, *, is_mine: bool, own: bool, is_rewind: bool = False) -
 
 
 def _sorted(actors: Iterable[ActorFilter]) -> list[ActorFilter]:
-    return sorted(actors, key=lambda one: (one.key or "", one.link or ""))
+    return sorted(actors, key=lambda one: (one.key or "", one.link or "", one.session or ""))
 
 
 def location_of(connection: str, path: str) -> Location:
@@ -378,11 +406,11 @@ def location_of(connection: str, path: str) -> Location:
     return (connection, *segments)
 
 
-def _name(row: AnyRow) -> str:
+def _name(row: AnyRow, *, is_rewind: bool) -> str:
     line = _LINES.decode(row.line)
     if line.link:
         return f"{line.guest or 'a guest'} (link {line.link} of {line.user})"
-    if line.user.startswith("os:") and line.session:
+    if is_rewind or (line.user.startswith("os:") and line.session):
         return f"{line.user} (rewind {line.session})"
     return f"{line.user} (key {line.key_name})" if line.key_name else line.user or "unknown"
 
