@@ -139,13 +139,13 @@ def test_a_plan_counts_every_kind_of_step(capsys: pytest.CaptureFixture[str]) ->
         "  c:/d: bob has changed it since\n"
     )
     assert shown.err == (
-        "The link l1 and the link l2 may be the same actor's. To undo that, too:\n"
+        "The link l1 and the link l2 may belong to the same actor. To undo those changes, too:\n"
         "  portico rewind --user 'o'\"'\"'hara' --key k --link l1 --link l2 --since 1970-01-01T00:00:00.000Z "
         "--until 1970-01-01T00:00:01.000Z --connection c --below '/a b' --freeze\n"
         "Nothing was changed. To list each step, add --json.\n"
     )
     rewind._show_plan(Plan([], [], undone=9), options)
-    assert capsys.readouterr().out == "Nothing is left to undo of 9 changes.\n"
+    assert capsys.readouterr().out == "9 changes left nothing to undo.\n"
 
 
 def test_what_is_purged_is_not_held_any_more(anna: Portico, home: Path) -> None:

@@ -80,12 +80,16 @@ class RewindRecords:
         query = select(rewinds.c.id).where(rewinds.c.state == RUNNING).order_by(rewinds.c.started_at)
         return [row.id for row in await self.database.fetch(query)]
 
-    async def save(self, rewind_id: str, done: int, report: str | None) -> bool:
-        """Whether it may continue. `report`: if there is more of it."""
-        mine = rewinds.c.id == rewind_id
+    async def save(self, rewind_id: str, before: int, done: int, report: str | None) -> bool | None:
+        """Whether it is to continue; None if another process carries it out, because it took this one for dead.
+
+        `before`: what was saved last. `report`: if there is more of it.
+        """
+        mine = (rewinds.c.id == rewind_id, rewinds.c.done == before, rewinds.c.ended_at.is_(None))
         values = {"done": done} | ({} if report is None else {"report": report})
-        await self.database.execute(update(rewinds).where(mine).values(values))
-        row = await self.database.first(select(rewinds.c.cancel_wanted).where(mine))
+        if not await self.database.execute(update(rewinds).where(*mine).values(values)):
+            return None
+        row = await self.database.first(select(rewinds.c.cancel_wanted).where(rewinds.c.id == rewind_id))
         return row is not None and not row.cancel_wanted
 
     async def start(self, rewind_id: str) -> bool:

@@ -70,7 +70,7 @@ async def test_own_changes_are_undone_and_redone(company: Company) -> None:
         assert (found.left_alone_count, tree(company)) == (0, before)
         await rewound(operations, later)  # a rewind is undone like anything else
         assert tree(company) == changed
-        with pytest.raises(NotPossible, match="begun before"):
+        with pytest.raises(NotPossible, match="already been started"):
             await operations.rewinds.run(found.id or "")
     async with (await signed_in(company.installation, "reader")).request() as operations:
         for work in (operations.rewinds.get, operations.rewinds.run):

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from sqlalchemy import select, update
 
-from portico.model.errors import ProviderUnavailable
+from portico.model.errors import ProviderUnavailable, Unavailable
 from portico.model.paths import TRASH, Path
 from portico.observability.audit import AuditLine
 from portico.operations.rewind.rewinds import RewindRequest
@@ -253,7 +253,7 @@ async def cancelled(world: World, monkeypatch: pytest.MonkeyPatch, after: int) -
     """The id of a rewind that was cancelled when it had saved so often how far it had come, unless it had ended."""
     rewind_id, save, saves = await planned(world), world.rewinds.records.save, count(1)
 
-    async def cancel(*arguments: Any) -> bool:
+    async def cancel(*arguments: Any) -> Any:
         if next(saves) == after:
             await world.rewinds.cancel(rewind_id)
         return await save(*arguments)
@@ -512,3 +512,28 @@ async def test_what_was_new_without_a_trash_is_removed(world: World, monkeypatch
         await done(world, M("upload", "/new", content=b"evil"))
     rewind = await world.rewind(user="m")
     assert (await done(world), rewind.left_alone) == (before, [])
+
+
+async def test_a_rewind_that_another_process_carries_out_by_now_ends_here(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await done(world, *FILES, *MOVED)
+    rewind_id, save = await planned(world), world.rewinds.records.save
+
+    async def save_late(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        await world.database.execute(update(rewinds).values(done=1))  # as another process has
+        return await save(*arguments)
+
+    monkeypatch.setattr(world.rewinds.records, "save", save_late)
+    with pytest.raises(Unavailable, match="Another process"):
+        await world.rewinds.run(rewind_id)
+    assert (await world.rewinds.get(rewind_id)).state == "running"
+
+
+async def test_the_journal_says_who_has_begun_a_rewind(world: World) -> None:
+    await done(world, *FILES, M("delete", "/f"))
+    rewind = await world.rewind(user="m")
+    await world.settled()
+    [row] = await world.database.fetch(select(journal).where(journal.c.action == "rewind"))
+    assert (row.user, msgspec.json.decode(row.line)["subject"]) == ("admin", rewind.id)

@@ -33,9 +33,9 @@ _SHOWN: Final = 20
 _WHY: Final = {
     "conflict": "{by} has changed it since",
     "not-kept": "nothing was kept of what was there",
-    "not-known": "it is not known how far this change came",
+    "not-known": "how much of this change took effect isn't known",
     "merged": "a folder was merged into another one",
-    "outside": "it is not, or not only, in the folder that is rewound",
+    "outside": "it isn't entirely within the folder that is rewound",
     "changed": "it is not what the actor left there",
     "failed": "{by}",
 }
@@ -141,7 +141,7 @@ async def _resume(accounts: Accounts, rewind_id: str, options: SimpleNamespace) 
 async def _cancel(accounts: Accounts, rewind_id: str) -> int:
     async with _opened(accounts) as rewinds:
         await rewinds.cancel(rewind_id)
-    print("The rewind ends soon. What it has undone stays undone.")
+    print("The rewind stops after its current steps. What it has undone stays undone.")
     return 0
 
 
@@ -243,7 +243,7 @@ def _show_plan(plan: "Plan", options: SimpleNamespace) -> None:
     counts = Counter(step.action for step in plan.steps)
     todo = [f"{counts[action]} to {words}" for action, words in _DONE.items() if counts[action]]
     if plan.undone and not todo:
-        print(f"Nothing is left to undo of {_changes(plan.undone)}.")
+        print(f"{_changes(plan.undone)} left nothing to undo.")
     else:
         print(f"{_changes(plan.undone)} can be undone" + (f": {', '.join(todo)}." if todo else "."))
     if not plan.undone and not plan.left_alone:
@@ -251,7 +251,7 @@ def _show_plan(plan: "Plan", options: SimpleNamespace) -> None:
     _show_left_alone(plan.left_alone)
     if plan.related:
         names = _named(plan.related)
-        notice(visible(f"{names[0].upper()}{names[1:]} may be the same actor's. To undo that, too:"))
+        notice(visible(f"{names[0].upper()}{names[1:]} may belong to the same actor. To undo those changes, too:"))
         notice(visible(f"  {_command(plan, options)}"))
     if options.dry_run and plan.steps:
         notice("Nothing was changed. To list each step, add --json.")

@@ -33,7 +33,7 @@ from portico.store.rewinds import CANCELLED, FAILED, PLANNED, RUNNING, STARTED, 
 
 MOST_CHANGES: Final = 100_000
 _AT_MOST: Final = 20
-"""Steps after which it is saved how far it has come."""
+"""Steps between two saves of the progress."""
 _RETRY_SECONDS: Final = 5
 MOST_LISTED: Final = 1000
 """Of what is left alone."""
@@ -120,7 +120,7 @@ class OwnRewinds:
         record = await self._record(rewind_id)
         async with self._alone():
             if not await self._rewinds.records.start(rewind_id):
-                raise NotPossible("This rewind was begun before. Start another one.")
+                raise NotPossible("This rewind has already been started. Start a new one.")
             context = self._tree.actor.context
             async with Change(self._shared.journal, context, "rewind", Path.parse(_request(record).path)) as change:
                 change.line.subject = rewind_id

@@ -14,9 +14,10 @@ import structlog
 
 from portico.accounts.share_links import ShareLinks
 from portico.drive.connection_pool import ConnectionPool
-from portico.model.errors import InvalidRequest, NotFound, PorticoError
+from portico.model.errors import InvalidRequest, NotFound, PorticoError, Unavailable
 from portico.model.paths import TRASH
 from portico.model.versions import Version
+from portico.observability.audit import AuditLine
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.actors.unsettled import settle_changes
 from portico.operations.rewind.execution import Execution, first_run
@@ -43,7 +44,7 @@ from portico.store.trash import HELD, TrashRecords, next_id, time_of
 SOMEBODY: Final = "?"
 """Instead of the name of an administrator or a guest, in what a user may see."""
 _AT_MOST: Final = 200
-"""Steps after which it is saved how far a rewind has come, and told."""
+"""Steps between two saves of the progress, which is told, too."""
 
 log = structlog.get_logger()
 
@@ -214,6 +215,8 @@ class Rewinds:
             started_at=self._database.now(),
         )
         await self.records.add(record, msgspec.json.encode(found.steps).decode())
+        if request.own is None:  # a user's own has its line when it runs
+            await self._journal.note(AuditLine(user=request.by, action="rewind", subject=record.id))
         self._new = record.id
         return record.id
 
@@ -247,7 +250,7 @@ class Rewinds:
         at_most: int | None = None,
         repeats: bool = False,
     ) -> None:
-        """`at_most`: steps after which it is saved how far it has come. `repeats`: an earlier process may have carried out some steps that were not saved."""
+        """`at_most`: steps between two saves of the progress. `repeats`: an earlier process may have carried out some steps that were not saved."""
         request = msgspec.json.decode(record.request, type=RewindRequest)
         steps = msgspec.json.decode(await self.records.plan(record.id), type=list[Step])
         left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
@@ -262,7 +265,10 @@ class Rewinds:
                 left_alone.append(LeftAlone(why, step.location, step.action, by=detail))
             before, done, repeats = done, done + len(some), False
             report = msgspec.json.encode(left_alone).decode() if len(left_alone) > known else None
-            if not await self.records.save(record.id, done, report) and done < len(steps):
+            may_continue = await self.records.save(record.id, before, done, report)
+            if may_continue is None:
+                raise Unavailable("Another process carries this rewind out by now.")
+            if not may_continue and done < len(steps):
                 await self.records.end(record.id, CANCELLED)
                 return
             if done == len(steps) or done // at_most > before // at_most:
