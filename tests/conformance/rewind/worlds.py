@@ -242,7 +242,9 @@ class World:
     async def below(self, act: Act) -> dict[str, bytes | None]:
         """What is at the target of a copy."""
         at = location(act.target, act.to)
-        return {path: each for path, each in (await self.tree(act.to)).items() if location(path, act.to)[: len(at)] == at}
+        return {
+            path: each for path, each in (await self.tree(act.to)).items() if location(path, act.to)[: len(at)] == at
+        }
 
     async def rewind(self, since: int = 0, **actor: Any) -> Rewind:
         """`actor`: as of `ActorFilter`."""
