@@ -19,7 +19,7 @@ from bench.workspace import Workspace
 
 BUCKET = "bench"
 _BIN = Path(sys.executable).parent
-_READY_SECONDS = 30.0
+_READY_SECONDS = 120.0
 
 
 class Bucket(Process):

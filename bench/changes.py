@@ -30,6 +30,8 @@ SIZE = 2048
 _REPLACED = 400
 _AT_MOST = 1500
 """Files that are deleted in a second, at most."""
+_UNDER_WAY_SECONDS = 1.0
+"""When wrk has stopped, the server still deletes some files, which must not be new ones."""
 _IN_TRASH = 1_000_000
 _GOAL = 0.5
 _DAY = 86_400_000
@@ -141,8 +143,12 @@ def _filler(folder: Path, number: int) -> Callable[[], None]:
 
 
 def _filled(send: Contestant, fill: Callable[[], None]) -> Contestant:
+    def tidy() -> None:
+        time.sleep(_UNDER_WAY_SECONDS)
+        fill()
+
     fill()
-    return Contestant(send.work, send.server, tidy=fill)
+    return Contestant(send.work, send.server, tidy=tidy)
 
 
 def _fill_trash(folder: Path, url: str, number: int) -> None:

@@ -79,7 +79,7 @@ def test_an_unknown_rewind(anna: Portico) -> None:
     for option in ("--resume", "--cancel"):
         outcome = anna("rewind", option, "nope")
         assert outcome.code != 0
-        assert "There is no rewind with this id." in outcome.err
+        assert "This rewind doesn't exist." in outcome.err
 
 
 def test_an_actor_is_frozen_before_the_plan(anna: Portico) -> None:

@@ -50,8 +50,6 @@ class Harness:
     """How many generated cases a test may try where one is due: more where a call costs next to nothing."""
     keeps_types: bool = True
     """Whether the content type given to a write is kept, and not guessed from the name."""
-    marks_dated_files: bool = True
-    """Whether files whose time was given carry marks."""
     forbidden: str = ""
     """Characters that the service has in no name."""
 
@@ -71,9 +69,7 @@ async def local(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
         folder.mkdir()
         return partial(open_provider, "local", {"folder": str(folder)})
 
-    yield await _on_new_storage(
-        make, part=2**20, whole_order=True, effort=20, keeps_types=False, marks_dated_files=False
-    )
+    yield await _on_new_storage(make, part=2**20, whole_order=True, effort=20, keeps_types=False)
 
 
 async def _on_new_storage(make: Callable[[], Awaitable[Opener]], **facts: Any) -> Harness:

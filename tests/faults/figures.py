@@ -33,6 +33,8 @@ class Effort:
     say: Callable[[str], None] = lambda _: None
     requests: int = 0
     """Of a line that has a number of them; 0 for its own."""
+    cases: int = 0
+    """The same, of cases or files."""
     _numbers: Any = field(default_factory=count)
 
     def of(self, short: int, long: int) -> int:

@@ -1,6 +1,6 @@
 """`make soak`: the promises at full length, each figure beside the one that is wanted.
 
-`python -m tests.faults.soak [--short] [--requests NUMBER] [NAME …]`: a name chooses every line that begins with it.
+`python -m tests.faults.soak [--short] [--requests NUMBER] [--cases NUMBER] [NAME …]`: a name chooses every line that begins with it.
 """
 
 import argparse
@@ -24,6 +24,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="soak", description=f"The promises at full length: {', '.join(LINES)}.")
     parser.add_argument("--short", action="store_true", help="as briefly as the tests run them")
     parser.add_argument("--requests", type=int, default=0, help="how many the lines 'steady' make")
+    parser.add_argument("--cases", type=int, default=0, help="how many cases or files the lines 'rewind' have")
     parser.add_argument("wanted", nargs="*", metavar="NAME", help="every line that begins with it; all by default")
     given = parser.parse_args(arguments)
     short, wanted = given.short, given.wanted
@@ -38,7 +39,11 @@ def main(arguments: list[str]) -> int:
     for name, line in chosen.items():
         with tempfile.TemporaryDirectory(prefix="portico-soak-", ignore_cleanup_errors=True) as folder:
             effort = Effort(
-                not short, Path(folder), say=lambda words: print(f"    … {words}", flush=True), requests=given.requests
+                not short,
+                Path(folder),
+                say=lambda words: print(f"    … {words}", flush=True),
+                requests=given.requests,
+                cases=given.cases,
             )
             start = time.monotonic()
             try:

@@ -227,17 +227,30 @@ async def test_parts_of_a_change_have_rows_of_their_own(database: Database, queu
 
 async def test_numbers_follow_each_other_across_journals(database: Database) -> None:
     journals = [Journal(database, node=name) for name in ("one", "two", "three")]
+    seen: list[int] = []
 
     async def work(each: Journal) -> None:
-        for _ in range(20):
+        for number in range(20):
             recording = change(each)
             await recording.begin()
+            if number % 2:
+                recording.kept.append(kept(recording))
             await recording.settle("done")
 
+    async def read() -> None:
+        """As somebody who asks for what is new."""
+        while len(seen) < 60:
+            query = (
+                select(journal.c.number).where(journal.c.number > (seen[-1] if seen else 0)).order_by(journal.c.number)
+            )
+            seen.extend([row.number for row in await database.fetch(query)])
+
+    reader = asyncio.create_task(read())
     await asyncio.gather(*map(work, journals))
     for each in journals:
         await each.close()
-    assert [number for (number,) in await rows(database, "number")] == [*range(1, 61)]
+    await reader
+    assert seen == [*range(1, 61)]
 
 
 # In files

@@ -1,6 +1,7 @@
 """What only PostgreSQL can do to us."""
 
 import asyncio
+import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, closing, suppress
@@ -17,14 +18,19 @@ from portico.accounts.vault import SecretKey, Vault
 from portico.drive.connection_pool import ConnectionPool
 from portico.drive.cursors import CursorSeal
 from portico.model.errors import InvalidRequest, Misconfigured, Unavailable, for_administrator
+from portico.model.paths import Path, Place
+from portico.observability.audit import AuditLine
 from portico.observability.metrics import Metrics
 from portico.operations import readiness
 from portico.operations.readiness import NotReady, Readiness
 from portico.store.database import Database
+from portico.store.journal import Journal
 from portico.store.leases import Leases
 from portico.store.postgres import parse_url
-from portico.store.schema import is_current
-from portico.store.tables import access_tokens, connections, users
+from portico.store.schema import is_current, migrate
+from portico.store.tables import access_tokens, connections, trash, users
+from portico.store.tables import journal as journal_table
+from portico.store.trash import Trashed
 
 from ..servers.postgres import PostgresServer, running_postgres
 
@@ -218,6 +224,27 @@ async def test_a_restart_breaks_no_request(fragile: Database, own_server: Postgr
     own_server.start()
     await asyncio.gather(*(fragile.fetch(text("SELECT 1")) for _ in range(20)))
     assert await fragile.execute(text("CREATE TABLE IF NOT EXISTS after_restart (id int)")) is not None
+
+
+async def test_what_was_answered_survives_a_crash_of_the_server(own_server: PostgresServer) -> None:
+    own_server.execute("ALTER SYSTEM SET wal_writer_delay TO '10s'")  # nothing else writes the log
+    own_server.execute("SELECT pg_reload_conf()")
+    url = own_server.new_database()
+    migrate(url)
+    database = Database(url)
+    await database.execute(added("c"))
+    journal = Journal(database, node="one")
+    recording = journal.recording(AuditLine(action="delete"))
+    recording.concern(Place("c", Path.parse("/f")))
+    await recording.begin()
+    recording.kept.append(Trashed(recording.new_trash_id(), "c", "/f", False, 1, "deleted", "kept", "ann", 1, 2))
+    await recording.settle("done")
+    own_server.stop(signal.SIGQUIT)
+    own_server.start()
+    for table in (journal_table, trash):
+        assert len(await database.fetch(select(table))) == 1
+    await journal.close()
+    await database.close()
 
 
 async def test_a_read_whose_connection_breaks_is_tried_again(fragile: Database, own_server: PostgresServer) -> None:

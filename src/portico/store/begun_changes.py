@@ -56,7 +56,7 @@ class BegunChanges(Protocol):
         """It has ended, and its row will be written."""
 
     def remove(self, connection: Connection, ids: Sequence[str]) -> None:
-        """Called in the transaction that writes their rows."""
+        """Called in the transaction that writes their rows. PostgreSQL's does it itself."""
 
     def forget(self, ids: Sequence[str]) -> None:
         """Their rows are written."""

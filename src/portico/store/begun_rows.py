@@ -79,7 +79,8 @@ class BegunRows:
         """The row is queued, and a look at the storage finds the same if the process dies meanwhile."""
 
     def remove(self, connection: Connection, ids: Sequence[str]) -> None:
-        connection.execute(delete(changes_begun).where(changes_begun.c.id.in_(ids)))
+        if ids:
+            connection.execute(delete(changes_begun).where(changes_begun.c.id.in_(ids)))
 
     def forget(self, ids: Sequence[str]) -> None:
         """They were deleted."""

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select, text
 
 from portico.model.errors import PorticoError, TableMissing
 from portico.model.paths import Place
@@ -40,8 +40,16 @@ _GATHER_AT_MOST: Final = 0.02
 _RETRY_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 5.0
 _LEFT_AT_ONCE: Final = 1000
-_ONE_AT_A_TIME: Final = select(func.pg_advisory_xact_lock(0x706F727469636F))
-"""In PostgreSQL, transactions are then committed in the order of their numbers."""
+_TRASH: Final = ", ".join(f'"{name}"' for name in trash.c.keys())  # noqa: SIM118
+_IN_TURN: Final = text(
+    "WITH settled AS (DELETE FROM changes_begun WHERE id = ANY(:changes)), "  # noqa: S608
+    f"kept AS (INSERT INTO trash ({_TRASH}) "
+    f"SELECT {_TRASH} FROM json_populate_recordset(NULL::trash, CAST(:kept AS json)) "
+    "WHERE connection IN (SELECT name FROM connections) ON CONFLICT DO NOTHING) "
+    f"SELECT pg_advisory_xact_lock({0x706F727469636F})"
+)
+"""For PostgreSQL: all in one round trip. From here on, one transaction at a time, so that they are committed in the order of
+their numbers."""
 _LINES: Final = msgspec.json.Decoder(AuditLine)
 _CONNECTIONS: Final = select(connections.c.name)
 _NOTHING: Final[dict[str, Any]] = dict.fromkeys(journal.c.keys())
@@ -299,8 +307,12 @@ class Journal:
         changes = [each.row["change"] for each in settled if each.row["change"] and not each.once]
 
         def work(connection: Connection) -> Sequence[AuditLine]:
-            if changes:
+            kept = [record for each in settled for record in each.kept]
+            if connection.dialect.name == "postgresql":
+                connection.execute(_IN_TURN, {"changes": changes, "kept": msgspec.json.encode(kept).decode()})
+            else:
                 self._begun.remove(connection, changes)
+                _insert_kept(connection, kept)
             return _insert(connection, settled, self._chain)
 
         durable = self._chain.signs_next or any(waiting.is_waited_for for waiting in batch)
@@ -355,21 +367,22 @@ def _settled(row: dict[str, Any], change: Noted) -> _Settled:
     return _Settled(row, change.kept)
 
 
+def _insert_kept(connection: Connection, kept: Sequence[Trashed]) -> None:
+    if kept:
+        there = {*connection.execute(_CONNECTIONS).scalars()}  # one may have been deleted meanwhile
+        if rows := [msgspec.structs.asdict(record) for record in kept if record.connection in there]:
+            insert_new(connection, trash, rows)
+
+
 def _insert(connection: Connection, settled: Sequence[_Settled], chain: Chain) -> Sequence[AuditLine]:
-    """In one transaction: what has ended gets its numbers, and what was kept its rows in the trash. What is there stays.
+    """What has ended gets its numbers. What is there stays.
 
     Returns the lines that are there only once, and that are new.
     """
-    if connection.dialect.name == "postgresql":
-        connection.execute(_ONE_AT_A_TIME)
     if once := [each.row["change"] for each in settled if each.once]:
         known = {*connection.execute(select(journal.c.change).where(journal.c.change.in_(once))).scalars()}
         settled = [*_new(settled, known)]
     chain.insert(connection, [each.row for each in settled])
-    if kept := [msgspec.structs.asdict(record) for each in settled for record in each.kept]:
-        there = set(connection.execute(_CONNECTIONS).scalars())
-        if kept := [record for record in kept if record["connection"] in there]:  # it may have been deleted meanwhile
-            insert_new(connection, trash, kept)
     return [each.once for each in settled if each.once]
 
 

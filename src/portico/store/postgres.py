@@ -31,6 +31,10 @@ _FULL = re.compile(r"too many (clients|connections)|connection slots are reserve
 _FULL_PAUSE_SECONDS = 0.1
 _CONFLICTS = frozenset({"40001", "40P01"})
 """Serialization failure, deadlock."""
+_BEGIN = "BEGIN; SET LOCAL synchronous_commit TO off"
+_COMMIT = "COMMIT"
+_COMMIT_AND_WAIT = "COMMIT; SELECT pg_logical_emit_message(true, 'portico', '')"
+"""The message is a transaction of its own, in the log behind the other one: when it is durable, so is that one."""
 _NOT_PERMITTED = frozenset({"42501", "3F000"})
 """Insufficient privilege; no schema to create in, which is one that may not be used."""
 _MISSING = frozenset({"42P01", "42703"})
@@ -115,11 +119,11 @@ class Postgres:
 
     @asynccontextmanager
     async def transaction(self, wait: float, *, durable: bool) -> AsyncGenerator[Callable[..., Awaitable[Any]]]:
-        """Runs a function as one transaction."""
-        async with self.writing(wait) as connection, connection.begin():
-            if not durable:
-                await connection.execute(text("SET LOCAL synchronous_commit TO off"))
+        """Runs a function as one transaction. Its locks are free before the disk is waited for."""
+        async with self.reading(wait) as connection:  # so that the driver adds no round trips
+            await connection.exec_driver_sql(_BEGIN)
             yield connection.run_sync
+            await connection.exec_driver_sql(_COMMIT_AND_WAIT if durable else _COMMIT)
 
     @asynccontextmanager
     async def writing(self, wait: float) -> "AsyncGenerator[AsyncConnection]":

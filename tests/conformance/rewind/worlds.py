@@ -89,8 +89,12 @@ async def flaw_of(harness: Harness, migrated: pathlib.Path, folder: pathlib.Path
         differing = []
         for act in acts(seed, 30, ("mallory", "bob"), apart=apart):
             outcome = await both.act(act)
-            if act.actor == "bob" and outcome != await alone.act(act):
+            if act.actor != "bob":
+                continue
+            if outcome != await alone.act(act):
                 differing.append(act.places)
+            elif act.action == "copy" and outcome == "done" and await both.below(act) != await alone.below(act):
+                differing.append({location(act.target)})  # a copy of what mallory had left there is bob's
         rewind = await both.rewind(user="mallory")
         found, expected = await both.tree(), await alone.tree()
         may_differ = excused(both, rewind, differing)
@@ -234,6 +238,13 @@ class World:
                 elif self.provider.has_folders:
                     found[str(path)] = None
         return found
+
+    async def below(self, act: Act) -> dict[str, bytes | None]:
+        """What is at the target of a copy."""
+        at = location(act.target, act.to)
+        return {
+            path: each for path, each in (await self.tree(act.to)).items() if location(path, act.to)[: len(at)] == at
+        }
 
     async def rewind(self, since: int = 0, **actor: Any) -> Rewind:
         """`actor`: as of `ActorFilter`."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path as Folder
 
 import pytest
@@ -256,3 +257,13 @@ async def test_a_folder_that_vanishes_during_the_commit_is_made_again(
         await provider.write(at("folder/file"), pieces(b"x"), "text/plain")
     assert refusal.value.retry_after
     assert leftovers() == []
+
+
+@pytest.mark.parametrize("modified", [None, datetime(2019, 5, 4, tzinfo=UTC)], ids=["now", "dated"])
+async def test_a_file_that_another_program_wrote_over_has_no_mark(
+    provider: LocalProvider, top: Folder, modified: datetime | None
+) -> None:
+    await provider.write(at("file"), pieces(b"ours"), "text/plain", WriteOptions(mark="a mark", modified=modified))
+    assert await provider.has_mark(at("file"), "a mark", 4)
+    (top / "file").write_bytes(b"else")
+    assert not await provider.has_mark(at("file"), "a mark", 4)

@@ -32,11 +32,11 @@ _ACTORS: Final = ("user", "key", "link", "session")
 _SHOWN: Final = 20
 _WHY: Final = {
     "conflict": "{by} has changed it since",
-    "not-kept": "nothing was kept of what was there",
-    "not-known": "how much of this change took effect isn't known",
+    "not-kept": "the earlier version was not kept",
+    "not-known": "how much of this change was done is unknown",
     "merged": "a folder was merged into another one",
-    "outside": "it isn't entirely within the folder that is rewound",
-    "changed": "it is not what the actor left there",
+    "outside": "it is not only in the folder given with --below",
+    "changed": "another program has changed it since",
     "failed": "{by}",
 }
 """Why something is left alone, by the word in the report."""

@@ -306,7 +306,7 @@ class Rewinds:
     async def _record(self, rewind_id: str) -> RewindRecord:
         record = await self.records.get(rewind_id)
         if record is None:
-            raise NotFound("There is no rewind with this id.")
+            raise NotFound("This rewind doesn't exist.")
         return record
 
 

@@ -220,22 +220,25 @@ def entries_of(descriptor: int, names: list[str], *, folders: bool) -> list[Entr
 
 
 def set_modified(file: int, modified: datetime | None, mark: str | None) -> None:
-    """Give an open file the time that a client wants it to have, as far as the file system can hold it, or else a mark.
+    """Give an open file the time that a client wants it to have, as far as the file system can hold it, and a mark.
 
-    The mark is in the nanoseconds below the millisecond.
+    The mark is in the nanoseconds below the millisecond; if the client gave the time, in those of the last access.
     """
-    if modified is not None:
-        nanoseconds = (modified - _EPOCH) // timedelta(microseconds=1) * 1000
-    elif mark is not None:
-        nanoseconds = time.time_ns() // _MARKS * _MARKS + _digits(mark)
-    else:
+    if modified is None and mark is None:
         return
+    accessed = time.time_ns()
+    if mark is not None:
+        accessed = accessed // _MARKS * _MARKS + _digits(mark)
+    nanoseconds = accessed if modified is None else (modified - _EPOCH) // timedelta(microseconds=1) * 1000
     with suppress(OSError, OverflowError):
-        os.utime(file, ns=(nanoseconds, nanoseconds))
+        os.utime(file, ns=(accessed, nanoseconds))
 
 
 def has_mark(info: os.stat_result, mark: str) -> bool:
-    return info.st_mtime_ns % _MARKS == _digits(mark)
+    if info.st_mtime_ns % _MARKS == _digits(mark):
+        return True
+    # What was written in place since has a later time, and the same time of its last access.
+    return info.st_mtime_ns < info.st_atime_ns and info.st_atime_ns % _MARKS == _digits(mark)
 
 
 def _digits(mark: str) -> int:
