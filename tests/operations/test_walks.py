@@ -5,12 +5,13 @@ from contextlib import aclosing
 
 import pytest
 
-from portico.model.entries import Entry
+from portico.model.entries import Entry, Page
 from portico.model.errors import Forbidden, TooManyRequests
 from portico.model.paths import Path
 from portico.operations.actors import request_context
 from portico.operations.actors.request_context import Admission
 from portico.operations.files.walks import WalkedPage, read_ahead
+from portico.providers.folders.walk import FolderWalk, Position
 
 from .test_mounts import Company, company, impatient
 from .test_scope import Acting
@@ -99,6 +100,29 @@ async def test_no_more_than_one_page_is_read_ahead() -> None:
         assert read == sent + 1
     await pages.aclose()
     assert ended.is_set()
+
+
+async def test_folders_listed_ahead_end_with_their_walk() -> None:
+    begun, ended = 0, 0
+
+    async def page_after(folder: Path, position: Position, size: int) -> Page:
+        nonlocal begun, ended
+        if folder.is_root:
+            return Page([Entry(str(number), True) for number in range(9)])
+        begun += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended += 1
+        raise AssertionError
+
+    walk = FolderWalk(Path(), None, page_after, ahead=3)
+    walk.reads_ahead = True
+    await walk.page(1)
+    await asyncio.sleep(0)
+    assert (begun, ended) == (3, 0)
+    await walk.close()
+    assert (begun, ended) == (3, 3)
 
 
 async def test_how_many_walks_an_actor_may_have() -> None:

@@ -138,13 +138,16 @@ class Tree:
         """Where a path is kept; None for a virtual folder."""
         return self.reach.place_of(path)
 
-    def walk(self, drive: Drive, folder: Path, cursor: str | None = None, *needed: Right) -> "Walk":
+    def walk(
+        self, drive: Drive, folder: Path, cursor: str | None = None, *needed: Right, reads_ahead: bool = False
+    ) -> "Walk":
         """Everything below a folder of the drive, including the mounts there that give `list` and the rights `needed`.
 
-        With a cursor, the walk continues where an earlier one stopped.
+        With a cursor, the walk continues where an earlier one stopped. `reads_ahead`: as `Drive.walk`.
         """
-        inner = self.inner(folder, Right.LIST, *needed)
-        return TreeWalk(self, drive, folder, inner, cursor) if inner else drive.walk(folder, cursor)
+        if inner := self.inner(folder, Right.LIST, *needed):
+            return TreeWalk(self, drive, folder, inner, cursor, reads_ahead=reads_ahead)
+        return drive.walk(folder, cursor, reads_ahead=reads_ahead)
 
     def inner(self, folder: Path, *needed: Right) -> list[Mount]:
         """The mounts below a folder that give these rights."""
@@ -184,8 +187,11 @@ class TreeWalk:
     is found itself before what is in it. Folders that lead to mounts are found even if the storage has none; they are the
     first in their mount. A cursor ends with the mount table that it was made for."""
 
-    def __init__(self, tree: Tree, drive: Drive, folder: Path, inner: list[Mount], cursor: str | None) -> None:
+    def __init__(
+        self, tree: Tree, drive: Drive, folder: Path, inner: list[Mount], cursor: str | None, *, reads_ahead: bool
+    ) -> None:
         self._tree = tree
+        self._reads_ahead = reads_ahead
         self._inner = inner
         self._table = tree.reach.digest
         self._leading = _leading(folder, inner)
@@ -197,14 +203,14 @@ class TreeWalk:
         self._cursor: str | None = None
         self._walk: DriveWalk | None = None
         if cursor is None:
-            self._walk = drive.walk(folder)
+            self._walk = drive.walk(folder, reads_ahead=reads_ahead)
             return
         parts = _CURSOR.fullmatch(cursor)
         if parts is None or parts["table"] != self._table or int(parts["number"]) > len(inner):
             raise tree_changed()
         self._at, self._before, self._cursor = int(parts["number"]), int(parts["before"]), parts["rest"] or None
         if self._at == 0:
-            self._walk = drive.walk(folder, self._cursor)
+            self._walk = drive.walk(folder, self._cursor, reads_ahead=reads_ahead)
 
     async def page(self, size: int) -> list[tuple[Path, Entry]]:
         walk, found = self._walk, []
@@ -213,7 +219,7 @@ class TreeWalk:
                 self._before, self._at, self._cursor = self.passed, self._at + 1, None
             mount = self._inner[self._at - 1]
             drive = await self._tree.drive(mount)
-            walk = self._walk = drive.walk(mount.path, self._cursor)
+            walk = self._walk = drive.walk(mount.path, self._cursor, reads_ahead=self._reads_ahead)
             if self._cursor is None:
                 found = [mount.path, *self._leading[self._at]]
         elif self._begins:
@@ -225,6 +231,10 @@ class TreeWalk:
             *((path, folder_entry(path)) for path in found),
             *(each for each in stored if each[0] not in self._leading[self._at]),
         ]
+
+    async def close(self) -> None:
+        if self._walk:
+            await self._walk.close()
 
     @property
     def passed(self) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -116,13 +116,15 @@ class Files:
         to close it.
         """
         size = min(size, MAX_PAGE)
-        async with self._tree.walking():
+        async with self._tree.walking(), AsyncExitStack() as stack:
             drive, folder = await self._tree.at(folder)
             looking, standing = self._tree.looking, Standing(self._actor, folder, Right.LIST)
             if recursive:
                 for mount in self._tree.inner(folder, Right.LIST):
                     standing.also(mount.path, Right.LIST)
-                pages = pages_of_tree(self._tree.walk(drive, folder, cursor), size, looking)
+                walk = self._tree.walk(drive, folder, cursor, reads_ahead=True)
+                stack.push_async_callback(walk.close)
+                pages = pages_of_tree(walk, size, looking)
             else:
                 pages = pages_of_folder(drive, folder, size, cursor, looking, file_first=file_first)
             watch = self._tree.watch(standing)
