@@ -24,12 +24,17 @@ LINES = {
     "walk-changed": "walk of 100,000 in pages of 1,000, changed just before",
     "walk-busy": "walk of 100,000 in pages of 1,000, a file comes and goes every 0.2 s",
     "walk-rest": "walk of 100,000 in pages of 1,000, at rest",
+    "stream-changed": "walk of 100,000 in one response, changed just before",
+    "stream-busy": "walk of 100,000 in one response, a file comes and goes every 0.2 s",
+    "stream-rest": "walk of 100,000 in one response, at rest",
     "list-warm": "list 1,000, the same folder again and again, 8 connections",
     "folders": "list 100 folders of 200 in turn, 8 connections",
     "folders-changed": "list 100 folders of 200 in turn, each changed just before, 1 connection",
 }
+LINES_TYPE = "application/x-ndjson"
 _COUNT = 100_000
 _FOLDERS, _EACH = 100, 200
+_WALKS = tuple(name for name in LINES if name.startswith(("walk-", "stream-")))
 _WALK = "SFTPGo knows no pages: it sends a whole folder in one answer, not sorted."
 _PAUSE = 0.2
 _TRUSTED_SECONDS = 2.5
@@ -48,12 +53,11 @@ class Changed:
 
 def measure(plan: Plan) -> list[Line]:
     lines: list[Line] = []
-    walks = "walk-changed", "walk-busy", "walk-rest"
-    if plan.wants("list-changed", *walks, "folders-changed"):
+    if plan.wants("list-changed", *_WALKS, "folders-changed"):
         with _arena(plan, "listing", workers=1) as arena:
             if plan.wants("list-changed"):
                 lines += _changed(arena, plan, "list-changed", [plan.work.big_folder(1000)], 1.2)
-            for name in walks:
+            for name in _WALKS:
                 if plan.wants(name):
                     lines += _walk(arena, plan, name)
             if plan.wants("folders-changed"):
@@ -174,12 +178,13 @@ def _hammered(arena: Arena, plan: Plan, line: str, folders: list[Path]) -> list[
 
 def _walk(arena: Arena, plan: Plan, line: str) -> list[Line]:
     folder = plan.work.big_folder(_COUNT)
+    busy, streamed = line.endswith("-busy"), line.startswith("stream-")
 
     def prepared(work: Callable[[], Sample]) -> Sample:
-        if line == "walk-busy":
+        if busy:
             with coming_and_going(folder):
                 return work()
-        if line == "walk-changed":
+        if line.endswith("-changed"):
             with renamed(folder) as rename:
                 rename()
                 return work()
@@ -188,20 +193,21 @@ def _walk(arena: Arena, plan: Plan, line: str) -> list[Line]:
 
     def sample(found: tuple[float, int]) -> Sample:
         seconds, entries = found
-        if not _COUNT <= entries <= _COUNT + (line == "walk-busy"):
+        if not _COUNT <= entries <= _COUNT + busy:
             raise RuntimeError(f"the walk found {entries} of {_COUNT} entries")
         return Sample(seconds, requests=1)
 
     contestants = {}
     for name, server in arena.servers.items():
-        work: tuple[Any, ...] = (
-            (walk, server.target, f"{FILES}/{folder.name}", arena.headers[name], 1000)
-            if name == OURS
-            else (list_all, server.target, listing(arena, name, folder))
-        )
+        path = f"{FILES}/{folder.name}"
+        work: tuple[Any, ...] = (list_all, server.target, listing(arena, name, folder))
+        if name == OURS and streamed:
+            work = stream, server.target, request("GET", path, {**arena.headers[name], "Accept": LINES_TYPE})
+        elif name == OURS:
+            work = walk, server.target, path, arena.headers[name], 1000
         plain = arena.contestant(name, *work, sample=sample)
         contestants[name] = Contestant(partial(prepared, plain.work), server)
-    goal = 1.2 if line == "walk-rest" else 1.0
+    goal = 1.2 if line.endswith("-rest") else 1.0
     return plan.times(LINES[line], plan.run("s", contestants, LINES[line]), {SFTPGO: goal}, note=_WALK)
 
 
@@ -212,6 +218,18 @@ def list_all(target: Target, content: bytes) -> tuple[float, int]:
         answer = exchange(connection, content)
     seconds = time.perf_counter() - began
     return seconds, body_of(answer).count(b'"name":')
+
+
+def stream(target: Target, content: bytes) -> tuple[float, int]:
+    """Seconds for a whole folder in one response of Portico, and the entries in it."""
+    began = time.perf_counter()
+    with target.connect() as connection:
+        answer = exchange(connection, content)
+    seconds = time.perf_counter() - began
+    body = body_of(answer)
+    if not body.endswith(b'{"end":true}\n'):
+        raise RuntimeError(f"the listing is not complete: {body[-400:].decode('latin-1')}")
+    return seconds, body.count(b'"exists":') - 1  # the folder's own entry is none of its files
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import pytest
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 
+from portico.api.listing import LINES
 from portico.api.shares import LINKS, SHARE_SESSIONS
 from portico.model.rights import Right
 from portico.providers.objects.versions import ObjectVersions
@@ -132,7 +133,15 @@ class Counted:
         await count("… for a guest with a link", await self._guest("other", "a.txt"))
         await count("`HEAD` of a file", call("HEAD", "other/a.txt"))
         await count("`HEAD` without an extension", call("HEAD", "other/plain"))
+        await self._walk()
         await count("`action=STAT` of a file", call("GET", "other/a.txt", params={"action": "STAT"}))
+
+    async def _walk(self) -> None:
+        for number in range(6):
+            await self.call("PUT", f"tree/{number}/in/a", content=b"content")
+        tree = self.call("GET", "tree", params={"recursive": "true"}, headers={"Accept": LINES})
+        answer = await self.count("list a tree of 12 folders", tree)
+        assert answer.text.count('"REGULAR"') == 6
 
     async def _change(self) -> None:
         call, count = self.call, self.count

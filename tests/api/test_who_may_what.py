@@ -106,6 +106,7 @@ REPLACE, DELETE = Right.REPLACE, Right.DELETE
 
 CASES = [
     _case("list", _files("GET", params={"action": "LIST"}), LIST),
+    _case("walk", _files("GET", params={"recursive": "true"}, headers={"Accept": "application/x-ndjson"}), LIST),
     _case("search", _files("GET", params={"action": "SEARCH", "name": "a"}), LIST),
     _case("stat", _files("GET", "a.txt", params={"action": "STAT"}), LIST),
     _case("download", _files("GET", "a.txt", params={"action": "DOWNLOAD"}), DOWNLOAD),

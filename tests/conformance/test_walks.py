@@ -38,9 +38,9 @@ async def tree(drive: RecordedDrive) -> None:
 
 
 async def walked(drive: RecordedDrive, folder: str, size: int, *, afresh: bool) -> list[tuple[Path, Entry]]:
-    """All entries; `afresh`: every page by another request."""
+    """All entries; `afresh`: every page by another request. Otherwise folders may be listed ahead."""
     found = []
-    walk = drive.walk(at(folder))
+    walk = drive.walk(at(folder), reads_ahead=not afresh)
     while True:
         page = await walk.page(size)
         found += page

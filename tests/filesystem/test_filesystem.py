@@ -13,6 +13,8 @@ import fsspec
 import pytest
 
 from portico.client import ClientError, NotFound
+from portico.client.http.effects import Request, Response
+from portico.client.http.sync_pool import SyncPool
 from portico.filesystem import PorticoFileSystem, errors
 from portico.filesystem.options import Options
 
@@ -81,6 +83,33 @@ def test_changes_of_ones_own_are_seen_at_once(fs: PorticoFileSystem, root: Path)
     assert fs.isdir("/a/d")
     fs.rmdir("/a/d/e")
     assert not fs.exists("/a/d/e")
+
+
+def test_everything_below_a_folder_is_found_by_one_request(
+    fs: PorticoFileSystem, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in ("a/b/c", "a/d", "e"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(b"12")
+    requests = []
+    exchange = SyncPool.exchange
+
+    def counted(pool: SyncPool, request: Request, *arguments: Any) -> Response:
+        requests.append(request)
+        return exchange(pool, request, *arguments)
+
+    fs.ls("/")  # signs in
+    monkeypatch.setattr(SyncPool, "exchange", counted)
+    assert fs.find("/") == ["/a/b/c", "/a/d", "/e"]
+    assert [fs.info(path)["size"] for path in ("/a/b/c", "/e")] == [2, 2]
+    assert fs.ls("/a/b", detail=False) == ["/a/b/c"]
+    assert len(requests) == 1
+    assert fs.find("/a", withdirs=True) == ["/a", "/a/b", "/a/b/c", "/a/d"]
+    assert fs.find("/a", maxdepth=1) == ["/a/d"]
+    assert fs.find("/e") == ["/e"]
+    assert fs.find("/missing") == []
+    assert fs.du("/") == 6
+    assert fs.glob("/**/c") == ["/a/b/c"]
 
 
 def test_moves(fs: PorticoFileSystem, root: Path) -> None:

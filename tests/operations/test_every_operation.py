@@ -66,6 +66,10 @@ async def _digests(operations: Operations, things: Any) -> None:
     await operations.files.digests(at("/in"), page.entries)
 
 
+async def _walk(operations: Operations, things: Any) -> None:
+    assert [page.ended async for page in operations.files.walk(at("/in"), 1000, recursive=True)] == [True]
+
+
 async def _nothing(_: Operations) -> ChangeResult:
     return ChangeResult()
 
@@ -73,6 +77,7 @@ async def _nothing(_: Operations) -> ChangeResult:
 CALLS: dict[str, Callable[[Operations, Any], Awaitable[Any]]] = {
     "files.list": lambda o, t: o.files.list(at("/in"), 10),
     "files.read_or_list": lambda o, t: o.files.read_or_list(at("/in"), 10),
+    "files.walk": _walk,
     "files.search": lambda o, t: o.files.search(at("/"), Criteria(name="a"), 10),
     "files.stat": lambda o, t: o.files.stat(at("/in/a")),
     "files.digests": _digests,
@@ -140,6 +145,7 @@ READS = DOWNLOADS | {
         "files.list",
         "files.read_or_list",
         "files.search",
+        "files.walk",
         "files.stat",
         "files.digests",
         "files.archive",
@@ -159,7 +165,7 @@ ALLOWED = {
     "password": set(CALLS) - {"files.digest", "files.ticket"} - BY_SESSION,
     "key": FILES - {"files.ticket"} | UPLOADS | OWN,
     "key that lists": {"files.list", "files.read_or_list", "files.search", "files.stat", "files.count_files"}
-    | {"files.digests"}
+    | {"files.digests", "files.walk"}
     | {"trash.list", "trash.restorable", "activity.list", "jobs.run", "jobs.get", "jobs.list", "jobs.cancel"},
     "ticket": DOWNLOADS,
     "guest of a folder": READS,

@@ -134,7 +134,7 @@ async def test_mount_points_are_listed_where_they_are(company: Company) -> None:
         for path in ("/hr", "/deep/er", "/deep/er/point", "/archive"):
             entry = await operations.files.stat(at(path))
             assert (entry.name, entry.is_folder) == (at(path).name, True)
-        everything = ["/archive", "/b", "/deep", "/deep/er/point", "/deep/er/point/plan", "/deep/stored"]
+        everything = ["/archive", "/b", "/deep", "/deep/er", "/deep/er/point", "/deep/er/point/plan", "/deep/stored"]
         everything += ["/hr", "/hr/plan", "/z", "/z/x"]
         for size in (1, 2, 100):
             assert await found_by(operations, "/", size) == everything
@@ -145,7 +145,7 @@ async def test_mount_points_are_listed_where_they_are(company: Company) -> None:
             with pytest.raises(NotFound):
                 await read(operations, path)
     assert await (await company.user()).names(at("/")) == [
-        *("archive/", "b", "deep/", "deep/er/point/", "deep/er/point/plan", "deep/stored"),
+        *("archive/", "b", "deep/", "deep/er/", "deep/er/point/", "deep/er/point/plan", "deep/stored"),
         *("hr/", "hr/plan", "z/", "z/x"),
     ]
 
@@ -159,7 +159,7 @@ async def test_without_a_mount_at_the_root_it_is_virtual(company: Company) -> No
     async with (await company.user()).request() as operations:
         assert await names(operations, "/") == ["team/"]
         assert await names(operations, "/team", 1) == ["a/", "b/"]
-        assert await found_by(operations, "/") == ["/team/a", "/team/a/file", "/team/b"]
+        assert await found_by(operations, "/") == ["/team", "/team/a", "/team/a/file", "/team/b"]
         assert (await operations.files.stat(at("/team"))).is_folder
         with pytest.raises(IsAFolder):
             await operations.files.stat_for_download(at("/team"))
@@ -178,7 +178,7 @@ async def test_without_a_mount_at_the_root_it_is_virtual(company: Company) -> No
             await operations.files.copy(at("/team/a/file"), at("/team/file"))
         with pytest.raises(NotPossible, match="/team/a"):
             await operations.files.delete(at("/team"), recursive=True)
-    assert await (await company.user()).names(at("/")) == ["team/a/", "team/a/file"]
+    assert await (await company.user()).names(at("/")) == ["team/", "team/a/", "team/a/file"]
     assert not [*company.files.glob("**/new")]
 
 

@@ -152,7 +152,9 @@ class StreamedResponse(Response):
         status_code: int = 200,
         *,
         size: int | None = None,
+        abandons: bool = False,
     ) -> None:
+        """`abandons`: whether a client that hangs up ends even the wait for the next chunk."""
         super().__init__(status_code=status_code, headers=headers)
         if "Content-Length" not in headers:
             # That of the empty body with which it was made.
@@ -160,6 +162,7 @@ class StreamedResponse(Response):
         self._chunks = chunks
         self._scheduler = scheduler
         self._size = size
+        self._abandons = abandons
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -191,10 +194,22 @@ class StreamedResponse(Response):
                         await send({"type": "http.response.body", "body": chunk, "more_body": True})
                 except TimeoutError:
                     raise ClientGone from None
-                chunk = await anext(self._chunks, None)
+                chunk = await (self._next(gone) if self._abandons else anext(self._chunks, None))
             await send({"type": "http.response.body", "body": b""})
         finally:
             gone.cancel()
+
+    async def _next(self, gone: asyncio.Task[None]) -> bytes | None:
+        following = asyncio.ensure_future(anext(self._chunks, None))
+        try:
+            await asyncio.wait({following, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not following.done():
+                raise ClientGone
+            return following.result()
+        finally:
+            if not following.done():
+                following.cancel()
+                await asyncio.wait({following})
 
 
 def _headers(entry: Entry, span: tuple[int, int] | None) -> dict[str, str]:

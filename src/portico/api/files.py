@@ -1,4 +1,4 @@
-"""Actions on a path that send no file: list, describe, search, change, archive, thumbnail."""
+"""Actions on a path that send no file: search, change, archive, thumbnail. For listings, see `listing`."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -9,23 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.api import conditions
-from portico.api.digests import digest_text, wants_sha256
 from portico.api.download import DOWNLOAD_HEADERS, StreamedResponse, content_disposition, refuse_to_be_run
 from portico.api.jobs import carried_out
 from portico.api.request_body import read_small
 from portico.api.requests import Query, address_of, operations_of, path_of, services_of, single_header
-from portico.api.schemas import (
-    ActivityBody,
-    EntryBody,
-    EventBody,
-    JsonResponse,
-    SearchBody,
-    entry_body,
-    filled,
-    page_body,
-)
+from portico.api.schemas import ActivityBody, EventBody, JsonResponse, SearchBody, entry_body, filled
 from portico.model import timestamps
-from portico.model.entries import Entry, Page
 from portico.model.errors import InvalidRequest, UnsupportedMediaType
 from portico.model.paths import Path
 from portico.operations.activity import Event
@@ -210,36 +199,3 @@ def _event_body(event: Event) -> EventBody:
         path=event.path and str(event.path),
         source=event.source and str(event.source),
     )
-
-
-async def list_folder(operations: Operations, path: Path, query: Query, *, file_first: bool = False) -> Response:
-    cursor, with_digests = query.get("cursor"), query.wants_digest()
-    page = await operations.files.list(
-        path, query.page_size(), cursor, file_first=file_first and cursor is None and not path.as_folder
-    )
-    return await show_page(operations, path, page, first=cursor is None, with_digests=with_digests)
-
-
-async def show_page(
-    operations: Operations, path: Path, page: Page, *, first: bool = True, with_digests: bool = False
-) -> Response:
-    body = page_body(path, page, first=first)
-    if with_digests:
-        await _add_digests(operations, path, page.entries, body.content)
-    return JsonResponse(body)
-
-
-async def stat(request: Request, operations: Operations, path: Path, query: Query) -> Response:
-    with_digest = query.wants_digest() or wants_sha256(request)
-    entry = await operations.files.stat(path)
-    body = entry_body(path, entry)
-    if with_digest or await operations.files.has_digests(path):
-        await _add_digests(operations, path.parent, [entry], [body])
-    return JsonResponse(body)
-
-
-async def _add_digests(operations: Operations, folder: Path, entries: list[Entry], bodies: list[EntryBody]) -> None:
-    known = await operations.files.digests(folder, entries)
-    for body in bodies:
-        if body.type == "REGULAR" and (sha256 := known.get(body.name)):
-            body.digest = digest_text(sha256)

@@ -12,7 +12,7 @@ from msgspec import UNSET as _UNSET
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from portico.api.problems import bug_response, problem_response
+from portico.api.problems import as_problem, problem_response
 from portico.api.request_body import until_gone
 from portico.api.requests import FILESYSTEM, instance_of, parsed_length
 from portico.model.errors import (
@@ -22,7 +22,6 @@ from portico.model.errors import (
     Internal,
     InvalidRequest,
     NotSignedIn,
-    PorticoError,
     UriTooLong,
 )
 from portico.observability import logs
@@ -186,10 +185,7 @@ class Middleware:
                 log.error("broke-off", exc_info=error, cause=getattr(error, "cause", None))
                 raise
             request = Request(scope, exchange.receive)
-            if isinstance(error, PorticoError):
-                answer = problem_response(request, error)
-            else:
-                answer = bug_response(request, error)
+            answer = problem_response(request, as_problem(request, error))
             await answer(scope, exchange.receive, exchange.send)
 
     def _admit(self, scope: Scope, context: RequestContext) -> None:

@@ -98,18 +98,21 @@ class Problem(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 def problem_response(request: Request, error: PorticoError, **more: list[str] | dict[str, str]) -> Response:
     """`more`: further fields of the body."""
-    problem_type = PROBLEM_TYPES[error.code]
+    body = msgspec.structs.replace(problem_body(request, error), **more)
+    headers = headers_of(error, body.status)
+    if request.method == "HEAD":
+        headers[ERROR_CODE] = error.code
+    return Response(msgspec.json.encode(body), body.status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def problem_body(request: Request, error: PorticoError) -> Problem:
+    """The problem that the request has ended with, logged."""
     log_cause(error)
     context = context_of(request)
     context.code = error.code
     # Guests have no trash to empty, and may not delete.
     detail = _FULL_FOR_GUESTS if context.link and error.code == StorageFull.code else error.detail
-    body = problem_of(error.code, detail, instance_of(request.scope), context.request_id)
-    body = msgspec.structs.replace(body, **more)
-    headers = headers_of(error, problem_type.status)
-    if request.method == "HEAD":
-        headers[ERROR_CODE] = error.code
-    return Response(msgspec.json.encode(body), problem_type.status, headers=headers, media_type=MEDIA_TYPE)
+    return problem_of(error.code, detail, instance_of(request.scope), context.request_id)
 
 
 def problem_of(code: str, detail: str, instance: str, request_id: str) -> Problem:
@@ -142,10 +145,12 @@ def headers_of(error: PorticoError, status: int) -> dict[str, str]:
     return headers
 
 
-def bug_response(request: Request, error: Exception) -> Response:
-    """The answer to an unexpected error: the traceback is logged under the request id, and never sent."""
+def as_problem(request: Request, error: Exception) -> PorticoError:
+    """What the client is told of an error. The traceback of an unexpected one is logged under the request id, and never sent."""
+    if isinstance(error, PorticoError):
+        return error
     if isinstance(error, MemoryError):
-        return problem_response(request, Unavailable("The gateway is out of memory. Try again in a moment."))
+        return Unavailable("The gateway is out of memory. Try again in a moment.")
     log.error("bug", exc_info=error, path=instance_of(request.scope), method=request.method)
     sentence = "Something went wrong in the gateway. Give your administrator the request id to find it in the log."
-    return problem_response(request, Internal(sentence))
+    return Internal(sentence)

@@ -11,21 +11,10 @@ from starlette.types import Receive, Scope, Send
 
 from portico.api import account, jobs, rewinds, shares, tus
 from portico.api.download import download, is_conditional, is_plain, issue_ticket, send
-from portico.api.files import (
-    activity,
-    archive,
-    archive_of_chosen,
-    delete,
-    list_folder,
-    make_folder,
-    move_or_copy,
-    search,
-    show_page,
-    stat,
-    thumbnail,
-)
+from portico.api.files import activity, archive, archive_of_chosen, delete, make_folder, move_or_copy, search, thumbnail
 from portico.api.idempotency import HEADER as IDEMPOTENCY_KEY
 from portico.api.idempotency import answered_once
+from portico.api.listing import list_folder, show_page, stat, wants_lines
 from portico.api.login import login, logout, show_session
 from portico.api.pages import FILES, asset, config, docs, file, healthz, index, openapi, readyz
 from portico.api.put import put
@@ -72,7 +61,7 @@ async def _read(request: Request) -> Response:
         context_of(request).action = action.lower()
     match action:
         case ReadAction.LIST:
-            return await list_folder(operations, path, query)
+            return await list_folder(request, operations, path, query)
         case ReadAction.DOWNLOAD:
             return await download(request, operations, path)
         case ReadAction.STAT:
@@ -93,16 +82,17 @@ async def _read(request: Request) -> Response:
 async def _list_or_download(request: Request, operations: Operations, path: Path, query: Query) -> Response:
     """Without an action, a folder is listed and a file is sent."""
     downloads = operations.allows(Right.DOWNLOAD, path)
-    expects_file = downloads and _resembles_file(request, path, query)
+    as_lines = wants_lines(request)
+    expects_file = downloads and not as_lines and _resembles_file(request, path, query)
     if operations.lists(path) and not expects_file:
         context_of(request).action = "list"
         try:
-            if downloads and not query.is_given and is_plain(request):
+            if downloads and not as_lines and not query.is_given and is_plain(request):
                 found = await operations.files.read_or_list(path, query.page_size())
                 if isinstance(found, Download):
                     return await send(request, operations, path, found)
                 return await show_page(operations, path, found)
-            return await list_folder(operations, path, query, file_first=True)
+            return await list_folder(request, operations, path, query, file_first=True)
         except NotAFolder:
             return await download(request, operations, path)
     try:
@@ -111,7 +101,7 @@ async def _list_or_download(request: Request, operations: Operations, path: Path
         if not operations.lists(path) and operations.allows(Right.LIST, path):
             raise
         context_of(request).action = "list"
-        return await list_folder(operations, path, query)  # raises if the right is missing
+        return await list_folder(request, operations, path, query)  # raises if the right is missing
 
 
 def _resembles_file(request: Request, path: Path, query: Query) -> bool:

@@ -36,6 +36,18 @@ class PageBody(msgspec.Struct, rename="camel"):
     content: list[EntryBody]
 
 
+class CursorBody(msgspec.Struct, rename="camel"):
+    """A line of a listing: the lines behind it can also be asked for with this cursor."""
+
+    next_cursor: str
+
+
+class EndBody(msgspec.Struct):
+    """The last line of a listing that is complete."""
+
+    end: Literal[True] = True
+
+
 class SearchBody(msgspec.Struct, rename="camel"):
     """A part of the results; only a nextCursor of null ends them."""
 
@@ -316,9 +328,12 @@ def page_body(folder: Path, page: Page, *, first: bool) -> PageBody:
     """The page. The first one begins with an entry for the folder itself."""
     content = entry_bodies(folder, page.entries, EntryBody)
     if first:
-        current = EntryBody(folder.name, str(folder), "DIRECTORY", FOLDER_TYPE, is_current_folder=True)
-        content.insert(0, current)
+        content.insert(0, current_folder(folder))
     return PageBody(page.token, content)
+
+
+def current_folder(folder: Path) -> EntryBody:
+    return EntryBody(folder.name, str(folder), "DIRECTORY", FOLDER_TYPE, is_current_folder=True)
 
 
 def entry_body(path: Path, entry: Entry) -> EntryBody:

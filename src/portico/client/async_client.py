@@ -1,16 +1,19 @@
 """`AsyncClient`: the client for asyncio."""
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from functools import partial
 from typing import Any, Self, Unpack
 
-from portico.client import files, search, trash
+from portico.client import search, trash
 from portico.client.base import Base
 from portico.client.entries import Entry, Folder, Page
+from portico.client.errors import Temporary
 from portico.client.http.async_pool import AsyncPool
 from portico.client.http.async_runner import AsyncRunner
 from portico.client.http.effects import Operation, T
 from portico.client.http.origin import Origin
+from portico.client.listing import Listing
 from portico.client.paths import clean
 from portico.client.search import Criteria
 from portico.client.trash import TrashedItem
@@ -46,9 +49,26 @@ class AsyncClient(Base):
             if (cursor := page.cursor) is None:
                 return
 
-    def list(self, path: str = "/", *, size: int | None = 1000) -> AsyncIterator[Entry]:
-        """The entries of a folder, fetched in pages of `size`. The folder itself is not included."""
-        return self._items(partial(files.page, self._session, path, size))
+    async def list(self, path: str = "/", *, size: int | None = 1000, recursive: bool = False) -> AsyncIterator[Entry]:
+        """The entries of a folder, fetched in pages of `size`; if `recursive`, everything below it. It is not included itself.
+
+        A folder comes before its content. Several pages come in one response, which ends with the iterator.
+        """
+        listing = Listing(self._session, path, size, recursive=recursive)
+        while not listing.ended:
+            try:
+                response = await self._run(listing.request())
+                if response.stream is None:
+                    for entry in listing.page(response):
+                        yield entry
+                    continue
+                async with aclosing(response.stream) as pieces:
+                    async for piece in pieces:
+                        for entry in listing.lines(piece):
+                            yield entry
+                listing.check_end()
+            except Temporary as error:
+                await self._run(listing.retry(error))
 
     async def walk(self, path: str = "/") -> AsyncIterator[Folder]:
         """Walk a tree top-down: the path, the folders and the files of each folder.

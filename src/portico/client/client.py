@@ -1,16 +1,19 @@
 """`Client`: the synchronous client."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any, Self, Unpack
 
-from portico.client import files, search, trash
+from portico.client import search, trash
 from portico.client.base import Base
 from portico.client.entries import Entry, Folder, Page
+from portico.client.errors import Temporary
 from portico.client.http.effects import Operation, T
 from portico.client.http.origin import Origin
 from portico.client.http.sync_pool import SyncPool
 from portico.client.http.sync_runner import SyncRunner
+from portico.client.listing import Listing
 from portico.client.paths import clean
 from portico.client.search import Criteria
 from portico.client.trash import TrashedItem
@@ -47,9 +50,24 @@ class Client(Base):
             if (cursor := page.cursor) is None:
                 return
 
-    def list(self, path: str = "/", *, size: int | None = 1000) -> Iterator[Entry]:
-        """The entries of a folder, fetched in pages of `size`. The folder itself is not included."""
-        return self._items(partial(files.page, self._session, path, size))
+    def list(self, path: str = "/", *, size: int | None = 1000, recursive: bool = False) -> Iterator[Entry]:
+        """The entries of a folder, fetched in pages of `size`; if `recursive`, everything below it. It is not included itself.
+
+        A folder comes before its content. Several pages come in one response, which ends with the iterator.
+        """
+        listing = Listing(self._session, path, size, recursive=recursive)
+        while not listing.ended:
+            try:
+                response = self._run(listing.request())
+                if response.stream is None:
+                    yield from listing.page(response)
+                    continue
+                with closing(response.stream) as pieces:
+                    for piece in pieces:
+                        yield from listing.lines(piece)
+                listing.check_end()
+            except Temporary as error:
+                self._run(listing.retry(error))
 
     def walk(self, path: str = "/") -> Iterator[Folder]:
         """Walk a tree top-down: the path, the folders and the files of each folder.

@@ -1,13 +1,13 @@
-"""Requests without content: list, stat, make a folder, delete.
+"""Requests without content: stat, make a folder, delete.
 
-All are retried after temporary failures. Changes have an idempotency key, so that the gateway makes them once. For moves and
-copies, see `moves`.
+All are retried after temporary failures. Changes have an idempotency key, so that the gateway makes them once. For listings, see
+`listing`; for moves and copies, `moves`.
 """
 
 from typing import Literal
 
 from portico.client.auth.session import AuthSession
-from portico.client.entries import Entry, Page, entry_of, page_of, timestamp
+from portico.client.entries import Entry, entry_of, timestamp
 from portico.client.errors import IsAFolder, NotFound
 from portico.client.http.effects import Operation, Request, Response, new_key
 from portico.client.jobs import JobProgress, carried_out
@@ -15,11 +15,6 @@ from portico.client.paths import clean, split, target
 
 OnConflict = Literal["replace", "fail", "rename"]
 """What to do if the name exists. The default is to replace it if the user has that right, and else to fail."""
-
-
-def page(session: AuthSession, path: str, size: int | None, cursor: str | None) -> Operation[Page[Entry]]:
-    request = Request("GET", target(clean(path), action="LIST", size=size, cursor=cursor))
-    return page_of((yield from session.request(request)).json(), cursor)
 
 
 def stat(session: AuthSession, path: str) -> Operation[Entry]:

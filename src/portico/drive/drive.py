@@ -221,13 +221,26 @@ class Drive:
             page.token = self._seal.close(page.token, self._scope(self._place(folder)))
         return page
 
-    def walk(self, folder: Path, cursor: str | None = None, *, right: Right = Right.LIST) -> DriveWalk:
-        """Everything below a folder that no other mount holds; with a cursor, from where an earlier walk has come to."""
+    def walk(
+        self, folder: Path, cursor: str | None = None, *, right: Right = Right.LIST, reads_ahead: bool = False
+    ) -> DriveWalk:
+        """Everything below a folder that no other mount holds; with a cursor, from where an earlier walk has come to.
+
+        `reads_ahead`: as `TreeWalk.reads_ahead`.
+        """
         self.require(right)
         path = self._place(folder)
         scope = self._scope(path)
         return DriveWalk(
-            self._provider, path, folder, self._seal, scope, cursor, may_lack=self._may_lack, inner=self._inner
+            self._provider,
+            path,
+            folder,
+            self._seal,
+            scope,
+            cursor,
+            may_lack=self._may_lack,
+            inner=self._inner,
+            reads_ahead=reads_ahead,
         )
 
     def location(self, path: Path) -> str:

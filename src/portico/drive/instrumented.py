@@ -134,7 +134,11 @@ class _InstrumentedWalk(TreeWalk):
         self._inner = inner
 
     async def page(self, size: int) -> list[Found]:
+        self._inner.reads_ahead = self.reads_ahead
         return await self._provider.timed("walk", self._inner.page(size))
+
+    async def close(self) -> None:
+        await self._inner.close()
 
     @property
     def token(self) -> str | None:

@@ -28,6 +28,7 @@ class DriveWalk:
         *,
         may_lack: Callable[[Path, PorticoError], bool],
         inner: InnerMounts | None,
+        reads_ahead: bool = False,
     ) -> None:
         """`path` is that of the provider, `folder` that of the user. `may_lack`: whether the storage need not have it."""
         self._folder = folder
@@ -44,6 +45,7 @@ class DriveWalk:
             passed, _, token = seal.open(cursor, self._scope).partition("~")
             self.passed = int(passed)
         self._walk = provider.walk(path, token)
+        self._walk.reads_ahead = reads_ahead
 
     async def page(self, size: int) -> list[Found]:
         """As `TreeWalk.page`."""
@@ -60,6 +62,9 @@ class DriveWalk:
         if inner := self._inner:
             found = [(inner.spelled(path), entry) for path, entry in found if not inner.hides(path, entry)]
         return found
+
+    async def close(self) -> None:
+        await self._walk.close()
 
     @property
     def ended(self) -> bool:

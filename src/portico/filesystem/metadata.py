@@ -111,6 +111,31 @@ class MetadataFileSystem(AbstractFileSystem):
                     listed = [_details(self.client.stat(path))]
         return listed if detail else [found["name"] for found in listed]
 
+    def find(
+        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: Any
+    ) -> Any:
+        """Everything below a folder, in one request; the listings of all folders are then in the cache."""
+        path = self._strip_protocol(path)
+        if maxdepth is not None or kwargs:
+            return super().find(path, maxdepth, withdirs, detail, **kwargs)
+        folders: dict[str, list[Details]] = {path: []}
+        try:
+            with translate_errors(path):
+                for entry in self.client.list(path, recursive=True):
+                    found = _details(entry)
+                    folders.setdefault(self._parent(entry.path), []).append(found)
+                    if entry.is_folder:
+                        folders.setdefault(entry.path, [])
+        except (FileNotFoundError, NotADirectoryError):
+            return super().find(path, maxdepth, withdirs, detail)
+        for folder, listed in folders.items():
+            self.dircache[folder] = listed
+        below = {each["name"]: each for listed in folders.values() for each in listed}
+        if withdirs:
+            below[path] = self.info(path)
+        names = sorted(name for name, each in below.items() if withdirs or each["type"] == "file")
+        return {name: below[name] for name in names} if detail else names
+
     def info(self, path: str, refresh: bool = False, **_: Any) -> Details:
         path = self._strip_protocol(path)
         if not refresh:

@@ -105,7 +105,7 @@ class Path:
         return Path((*self.segments, name))
 
     def under(self, root: "Path") -> "Path":
-        return Path(root.segments + self.segments, self.as_folder)
+        return Path(root.segments + self.segments, self.as_folder) if root.segments else self
 
     def holds(self, other: "Path") -> bool:
         """Whether `other` is this path or lies below it."""

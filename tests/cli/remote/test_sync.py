@@ -11,6 +11,7 @@ import pytest
 from portico.cli.remote import downloads, sync
 from portico.cli.remote.connect import connect
 from portico.cli.remote.download_plan import DownloadPlan
+from portico.cli.remote.remote_tree import RemoteTree
 from portico.cli.remote.report import Report
 
 from ...gateways import Gateway
@@ -227,3 +228,41 @@ def test_down_of_what_is_not_what_was_recorded(
     assert os.listdir(here / "copy") == []
     assert remote("sync", "down", "--verify", "/d", "copy").code == 0
     assert (here / "copy" / "a").read_bytes() == b"right"
+
+
+def test_unchanged_files_cost_no_calls_of_their_own(
+    remote: Portico, gateway: Gateway, here: Path, proxy: FaultProxy
+) -> None:
+    sign_in(remote, gateway, proxy.port)
+    files = {f"d__{folder}__{file}": "1" for folder in range(12) for file in range(5)}
+    make(here, **files)
+    for arguments, calls in (
+        (("up", "d", "/d"), 9),  # a few folders one by one, then all that is left
+        (("up", "d", "/d", "--delete"), 9),
+        (("down", "/d", "copy"), 2),  # whether it is a folder, and all of it
+        (("down", "/d", "copy", "--delete"), 2),
+    ):
+        assert remote("sync", *arguments).code == 0
+        proxy.calls.clear()
+        assert last_line(remote("sync", *arguments)).startswith(f"0 {arguments[0]}loaded, {len(files)} skipped")
+        assert len([call for call in proxy.calls if "/filesystem" in call.target]) == calls
+
+
+def test_a_very_large_tree_is_listed_folder_by_folder(
+    remote: Portico, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RemoteTree.__init__, "__kwdefaults__", {"one_by_one": 0, "most": 3})
+    make(there, d__a="1", d__b__c="2", d__b__d__e="3", d__f="4")
+    assert last_line(remote("sync", "down", "/d", "copy")).startswith("4 downloaded")
+    assert tree(here / "copy") == tree(there / "d")
+
+
+def test_what_may_not_be_listed_is_not_taken_for_gone(
+    remote: Portico, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(there, d__a="1", d__box__b="2")
+    make(here, copy__box__b="2")
+    content = RemoteTree.content
+    monkeypatch.setattr(RemoteTree, "content", lambda *of: [entry for entry in content(*of) if entry.name != "box"])
+    remote("sync", "down", "/d", "copy", "--delete")
+    assert sorted(tree(here / "copy")) == ["a.txt", "box/b.txt"]

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from portico.cli.remote.comparison import Plan
 from portico.cli.remote.local_sources import is_partial_file
+from portico.cli.remote.remote_tree import RemoteTree
 from portico.cli.remote.transfers import Item
 from portico.cli.remote.values import report_missing
 from portico.client.entries import Entry
-from portico.client.errors import ClientError, NotPossible
+from portico.client.errors import ClientError, Forbidden, InvalidPath, NotAFolder, NotFound, NotPossible
 from portico.client.paths import check_name, join
 from portico.client.transfers.content_comparer import Candidate
 
@@ -36,6 +37,7 @@ class DownloadPlan(Plan[str]):
 
     def of_folder(self, remote: str, local: str) -> Iterator[Item]:
         waiting = [(remote, local)]
+        tree = RemoteTree(self._client, remote)
         while waiting:
             there, here = waiting.pop()
             if here != local and os.path.islink(here):
@@ -49,7 +51,7 @@ class DownloadPlan(Plan[str]):
             names = set()
             folders = []
             with report_missing(there, folder=True):
-                for entry in self._client.list(there):
+                for entry in tree.content(there):
                     try:
                         check_name(entry.name)  # it becomes part of a local path
                     except ClientError as error:
@@ -62,9 +64,22 @@ class DownloadPlan(Plan[str]):
                     else:
                         yield from self._compared(entry, path, target)
             yield from self._resolved()
-            extra = sorted(name for name in {*before} - names if not is_partial_file(name))
-            self.extra += [os.path.join(here, name) for name in extra]
+            for name in sorted({*before} - names):
+                if not is_partial_file(name) and self._is_extra(join(there, name), os.path.join(here, name)):
+                    self.extra.append(os.path.join(here, name))
             waiting += reversed(folders)
+
+    def _is_extra(self, remote: str, local: str) -> bool:
+        """Whether the gateway does not have this. A folder that the user can't list is missing in the tree, too."""
+        if os.path.islink(local) or not os.path.isdir(local):
+            return True
+        try:
+            self._client.stat(remote)
+        except (InvalidPath, NotFound, NotAFolder):
+            return True
+        except Forbidden as error:
+            self._report.fail(remote, error)
+        return False
 
     def _has_folder(self, local: str, remote: str) -> bool:
         try:

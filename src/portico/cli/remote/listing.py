@@ -13,7 +13,7 @@ from portico.cli.remote.values import ago, expand_patterns, find, given, report_
 from portico.client.client import Client
 from portico.client.entries import Entry
 from portico.client.errors import NotAFolder
-from portico.client.paths import clean, join
+from portico.client.paths import clean
 from portico.client.search import Criteria
 from portico.model.visible_text import visible
 from portico.settings import parsers
@@ -45,7 +45,7 @@ def ls(options: SimpleNamespace) -> None:
 def _entries(client: Client, path: str, *, recursive: bool) -> tuple[Iterator[tuple[str, Entry]], bool]:
     """The entries of a path, each with its full path, and whether the path is a folder."""
     folder = clean(path)
-    walk = _below(client, folder) if recursive else ((join(folder, each.name), each) for each in client.list(folder))
+    walk = ((each.path, each) for each in client.list(folder, recursive=recursive))
     try:
         with report_missing(path, folder=True):
             first = next(walk, None)
@@ -53,12 +53,6 @@ def _entries(client: Client, path: str, *, recursive: bool) -> tuple[Iterator[tu
         entry = find(client, path)
         return iter([(entry.path, entry)]), False
     return chain([first] if first else [], walk), True
-
-
-def _below(client: Client, folder: str) -> Iterator[tuple[str, Entry]]:
-    for place, folders, files in client.walk(folder):
-        for entry in (*folders, *files):
-            yield join(place, entry.name), entry
 
 
 def shown(options: SimpleNamespace) -> Callable[[str | None, Entry], None]:

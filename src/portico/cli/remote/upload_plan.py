@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from portico.cli.console.output import tell
 from portico.cli.remote.comparison import Plan
 from portico.cli.remote.local_sources import LocalSource, list_folder
+from portico.cli.remote.remote_tree import RemoteTree
 from portico.cli.remote.transfers import Item
 from portico.client.entries import Entry
 from portico.client.errors import ClientError, Forbidden, IsAFolder, NotAFolder, NotFound
@@ -15,6 +16,8 @@ from portico.client.transfers.content_comparer import Candidate
 
 _FEW = 2
 """Up to this many files are looked up one by one; for more, their folder is listed."""
+_ONE_BY_ONE = 8
+"""How many folders are looked at one by one before everything below the target is listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,8 @@ class UploadPlan(Plan[Entry]):
         """The files of the sources to upload, into the target or, unless `into`, as the target."""
         folder, alias = (target, "") if into else split(target)
         files = {alias or source.name: source for source in sources if not source.is_folder}
-        known = self._known(folder, list(files)) if files else Known({}, complete=False)
+        tree = RemoteTree(self._client, folder, one_by_one=1)
+        known = self._known(tree, folder, list(files)) if files else Known({}, complete=False)
         for name, source in files.items():
             path, entry = join(folder, name), known.entries.get(name)
             yield from self._compared(source.path, source.status, path, entry, listed=known.complete)
@@ -46,11 +50,12 @@ class UploadPlan(Plan[Entry]):
 
     def of_folder(self, local: str, remote: str) -> Iterator[Item]:
         waiting = [(local, remote, True)]
+        tree = RemoteTree(self._client, remote, one_by_one=_ONE_BY_ONE)
         while waiting:
             here, there, may_exist = waiting.pop()
             try:
                 content = list_folder(here, self._report)
-                known = self._known(there, [*content.files, *content.folders], may_exist=may_exist)
+                known = self._known(tree, there, [*content.files, *content.folders], may_exist=may_exist)
             except (OSError, NotAFolder) as error:
                 self._report.fail(here, error)
                 continue
@@ -70,15 +75,17 @@ class UploadPlan(Plan[Entry]):
                 may_exist = not known.complete or name in known.entries
                 waiting.append((os.path.join(here, name), join(there, name), may_exist))
 
-    def _known(self, folder: str, names: list[str], *, may_exist: bool = True) -> Known:
+    def _known(self, tree: RemoteTree, folder: str, names: list[str], *, may_exist: bool = True) -> Known:
         if not may_exist:
             return Known({}, complete=True)
-        if not self._whole and (self._options.force or len(names) <= _FEW):
-            looked_for = [] if self._options.force else names
-            entries = {name: entry for name in looked_for if (entry := self._look(folder, name))}
+        if self._options.force and not self._whole:
+            return Known({}, complete=False)
+        if not self._whole and tree.one_by_one and len(names) <= _FEW:
+            tree.one_by_one -= 1
+            entries = {name: entry for name in names if (entry := self._look(folder, name))}
             return Known(entries, complete=False, exists=bool(entries))
         try:
-            listed = {entry.name: entry for entry in self._client.list(folder)}
+            listed = {entry.name: entry for entry in tree.content(folder)}
         except NotFound:
             return Known({}, complete=True)
         except Forbidden:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import time
+from collections.abc import AsyncGenerator
 
 from portico.client.http import http11
 from portico.client.http.effects import Piece, Request, Response
@@ -22,6 +23,7 @@ class AsyncPool:
         self._timeout = timeout
         self._slots = asyncio.Semaphore(limit)
         self._idle: list[tuple[float, _Connection]] = []
+        self._streaming: set[_Connection] = set()
 
     async def exchange(self, request: Request) -> Response:
         async with self._slots:
@@ -31,11 +33,33 @@ class AsyncPool:
             except BaseException:
                 connection.abort()
                 raise
-            if connection.keep_alive:
-                self._idle.append((time.monotonic(), connection))
+            if response.stream:
+                response.stream = self._streamed(connection, response.stream)
             else:
-                connection.abort()
+                self._put(connection)
             return response
+
+    def _put(self, connection: "_Connection") -> None:
+        if connection.keep_alive:
+            self._idle.append((time.monotonic(), connection))
+        else:
+            connection.abort()
+
+    async def _streamed(self, connection: "_Connection", pieces: AsyncGenerator[Piece]) -> AsyncGenerator[Piece]:
+        self._streaming.add(connection)
+        try:
+            async with contextlib.aclosing(pieces):
+                async for piece in pieces:
+                    if connection.keep_alive:
+                        self._release(connection)
+                    yield piece
+        finally:
+            self._release(connection)
+
+    def _release(self, connection: "_Connection") -> None:
+        if connection in self._streaming:
+            self._streaming.discard(connection)
+            self._put(connection)
 
     def _reused(self) -> "_Connection | None":
         while self._idle:
@@ -65,6 +89,8 @@ class AsyncPool:
     async def close(self) -> None:
         while self._idle:
             await self._idle.pop()[1].close()
+        for connection in list(self._streaming):
+            connection.abort()
 
 
 class _Connection:
@@ -137,32 +163,54 @@ class _Connection:
 
     async def _read(self, request: Request, head: Head) -> Response:
         response = Response(head.status, head.headers)
-        framing = head.framing(request.method)
+        if request.streams and response.has_lines:
+            response.stream = self._translated(self._pieces(request, head))
+            return response
         sink = request.sink if 200 <= head.status < 300 else None
         pieces: list[Piece] = []
         if sink:
             sink.begin(response)
-        data, self._buffer = self._buffer, b""
-        while True:
-            for piece in framing.feed(data):
+        async with contextlib.aclosing(self._pieces(request, head)) as body:
+            async for piece in body:
                 if sink is None:
                     pieces.append(piece)
                 elif sink.blocking:
                     await asyncio.to_thread(sink.write, piece)
                 else:
                     sink.write(piece)
+        response.content = b"".join(pieces)
+        return response
+
+    async def _pieces(self, request: Request, head: Head) -> AsyncGenerator[Piece]:
+        """The body. With its last piece, the connection is free for another request."""
+        framing = head.framing(request.method)
+        data, self._buffer = self._buffer, b""
+        while True:
+            pieces = framing.feed(data)
             if framing.done:
-                break
+                self.keep_alive = head.keep_alive and self._sent
+            for piece in pieces:
+                yield piece
+            if framing.done:
+                return
             async with asyncio.timeout(self._timeout):
                 data = await self._receive()
             if not data and isinstance(framing, UntilClose):
-                break
+                return
             if not data:
                 self._sent = True
                 raise _ConnectionBroken(ConnectionError("the response ended early"))
-        response.content = b"".join(pieces)
-        self.keep_alive = head.keep_alive and self._sent
-        return response
+
+    async def _translated(self, pieces: AsyncGenerator[Piece]) -> AsyncGenerator[Piece]:
+        """With the errors that `perform` raises."""
+        try:
+            async with contextlib.aclosing(pieces):
+                async for piece in pieces:
+                    yield piece
+        except _ConnectionBroken as broken:
+            raise connection_error(self._origin, broken.error, sent=True) from None
+        except TimeoutError as error:
+            raise connection_error(self._origin, error, sent=True) from None
 
     async def _write(self, piece: Piece) -> None:
         self._writer.write(piece)

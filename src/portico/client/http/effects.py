@@ -26,6 +26,9 @@ def new_key() -> dict[str, str]:
     return {HEADER: f'"{secrets.token_hex(16)}"'}
 
 
+LINES = "application/x-ndjson"
+"""The media type of a stream of lines."""
+
 T = TypeVar("T")
 
 Piece = bytes | memoryview
@@ -69,6 +72,12 @@ class Response:
     headers: dict[str, str]
     """Names are in lower case."""
     content: bytes = field(default=b"", repr=False)
+    stream: Any = field(default=None, repr=False)
+    """The body, if the request `streams` and it consists of lines: an iterator, or an asynchronous one. It has to be closed."""
+
+    @property
+    def has_lines(self) -> bool:
+        return self.status == 200 and self.headers.get("content-type", "").partition(";")[0].strip() == LINES
 
     def json(self) -> Any:
         try:
@@ -92,6 +101,8 @@ class Request:
     sink: Sink | None = None
     long_running: bool = False
     """Whether the response may take minutes, as for the move of a large folder."""
+    streams: bool = False
+    """Whether the caller reads a body of lines itself. While it does, the connection does not count as one of the pool."""
     expects_refusal: bool = True
     """Whether a large body waits for the gateway's consent; the next part of a file that is being received need not."""
 

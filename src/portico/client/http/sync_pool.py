@@ -4,7 +4,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from portico.client.http import http11
 from portico.client.http.effects import Piece, Request, Response, Stopped
@@ -24,6 +24,7 @@ class SyncPool:
         self._timeout = timeout
         self._slots = threading.BoundedSemaphore(limit)
         self._idle: list[tuple[float, _Connection]] = []
+        self._streaming: set[_Connection] = set()
 
     def exchange(self, request: Request, stopped: Flag) -> Response:
         with self._slots:
@@ -33,11 +34,32 @@ class SyncPool:
             except BaseException:
                 connection.close()
                 raise
-            if connection.keep_alive:
-                self._idle.append((time.monotonic(), connection))
+            if response.stream:
+                response.stream = self._streamed(connection, response.stream)
             else:
-                connection.close()
+                self._put(connection)
             return response
+
+    def _put(self, connection: "_Connection") -> None:
+        if connection.keep_alive:
+            self._idle.append((time.monotonic(), connection))
+        else:
+            connection.close()
+
+    def _streamed(self, connection: "_Connection", pieces: Iterator[Piece]) -> Iterator[Piece]:
+        self._streaming.add(connection)
+        try:
+            for piece in pieces:
+                if connection.keep_alive:
+                    self._release(connection)
+                yield piece
+        finally:
+            self._release(connection)
+
+    def _release(self, connection: "_Connection") -> None:
+        if connection in self._streaming:
+            self._streaming.discard(connection)
+            self._put(connection)
 
     def _take(self) -> "_Connection":
         while self._idle:
@@ -53,6 +75,8 @@ class SyncPool:
     def close(self) -> None:
         while self._idle:
             self._idle.pop()[1].close()
+        for connection in list(self._streaming):
+            connection.close()
 
 
 class _PeerClosed(Exception):
@@ -144,28 +168,37 @@ class _Connection:
 
     def _read(self, request: Request, head: Head, stopped: Flag) -> Response:
         response = Response(head.status, head.headers)
-        framing = head.framing(request.method)
+        if request.streams and response.has_lines:
+            response.stream = self._pieces(request, head, stopped)
+            return response
         pieces: list[Piece] = []
         take = pieces.append
         if request.sink and 200 <= head.status < 300:
             request.sink.begin(response)
             take = request.sink.write
+        for piece in self._pieces(request, head, stopped):
+            take(piece)
+        response.content = b"".join(pieces)
+        return response
+
+    def _pieces(self, request: Request, head: Head, stopped: Flag) -> Iterator[Piece]:
+        """The body. With its last piece, the connection is free for another request."""
+        framing = head.framing(request.method)
         data, self._buffer = self._buffer, b""
         while True:
-            for piece in framing.feed(data):
-                take(piece)
+            pieces = framing.feed(data)
             if framing.done:
-                break
+                self.keep_alive = head.keep_alive and self._sent
+            yield from pieces
+            if framing.done:
+                return
             if stopped():
                 raise Stopped
             data = self._receive()
             if not data and isinstance(framing, UntilClose):
-                break
+                return
             if not data:
                 raise connection_error(self._origin, ConnectionError("the response ended early"), sent=True)
-        response.content = b"".join(pieces)
-        self.keep_alive = head.keep_alive and self._sent
-        return response
 
     def _write(self, piece: Piece) -> None:
         left = memoryview(piece)

@@ -28,6 +28,9 @@ SEARCHES_OF = (2, 8)
 """As `LOOKED_AT_BY`: searches that run at once."""
 MAX_SEARCHES_OF = (16, 64)
 """With those that wait."""
+WALKS_OF = (8, 32)
+MAX_WALKS_OF = (16, 64)
+"""As for searches. A walk runs for as long as its client reads, and holds two pages."""
 
 
 Looking: TypeAlias = Callable[[int], AbstractAsyncContextManager[None]]
@@ -42,6 +45,7 @@ class Admission:
         """By actor."""
         self._looking: defaultdict[str, FairTurns] = defaultdict(lambda: FairTurns(LOOKED_AT, shares=LOOKED_AT_BY))
         self._searches = FairTurns(sys.maxsize, shares=SEARCHES_OF, limits=MAX_SEARCHES_OF)
+        self._walks = FairTurns(sys.maxsize, shares=WALKS_OF, limits=MAX_WALKS_OF)
 
     def enter(self, connection: str, share: Keys) -> "Slot":
         """One of the places. When all are taken, an actor with less than a fair share of them still gets one."""
@@ -61,6 +65,11 @@ class Admission:
         """Wait for the actor's turn to search; `TooManyRequests` if many searches of the actor wait already."""
         sentence = "Too many of your searches are running. Wait until one is done."
         return self._searches.turn(share, full=TooManyRequests(sentence, retry_after=1))
+
+    def walking(self, share: Keys) -> AbstractAsyncContextManager[None]:
+        """As `searching`, for a listing that is sent as it is made."""
+        sentence = "Too many of your listings are running. Wait until one is done."
+        return self._walks.turn(share, full=TooManyRequests(sentence, retry_after=1))
 
 
 class Slot:

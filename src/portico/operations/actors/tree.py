@@ -138,13 +138,16 @@ class Tree:
         """Where a path is kept; None for a virtual folder."""
         return self.reach.place_of(path)
 
-    def walk(self, drive: Drive, folder: Path, cursor: str | None = None, *needed: Right) -> "Walk":
+    def walk(
+        self, drive: Drive, folder: Path, cursor: str | None = None, *needed: Right, reads_ahead: bool = False
+    ) -> "Walk":
         """Everything below a folder of the drive, including the mounts there that give `list` and the rights `needed`.
 
-        With a cursor, the walk continues where an earlier one stopped.
+        With a cursor, the walk continues where an earlier one stopped. `reads_ahead`: as `Drive.walk`.
         """
-        inner = self.inner(folder, Right.LIST, *needed)
-        return TreeWalk(self, drive, folder, inner, cursor) if inner else drive.walk(folder, cursor)
+        if inner := self.inner(folder, Right.LIST, *needed):
+            return TreeWalk(self, drive, folder, inner, cursor, reads_ahead=reads_ahead)
+        return drive.walk(folder, cursor, reads_ahead=reads_ahead)
 
     def inner(self, folder: Path, *needed: Right) -> list[Mount]:
         """The mounts below a folder that give these rights."""
@@ -157,6 +160,9 @@ class Tree:
 
     def searching(self) -> AbstractAsyncContextManager[None]:
         return self._shared.admission.searching(self.actor.share)
+
+    def walking(self) -> AbstractAsyncContextManager[None]:
+        return self._shared.admission.walking(self.actor.share)
 
     def watch(self, standing: Standing) -> Watch:
         return self._shared.watches.add(standing)
@@ -178,12 +184,18 @@ class Tree:
 
 class TreeWalk:
     """As `DriveWalk`, through several mounts: first what is in the folder's own, then the mounts below it, each of which
-    is found itself before what is in it. A cursor ends with the mount table that it was made for."""
+    is found itself before what is in it. Folders that lead to mounts are found even if the storage has none; they are the
+    first in their mount. A cursor ends with the mount table that it was made for."""
 
-    def __init__(self, tree: Tree, drive: Drive, folder: Path, inner: list[Mount], cursor: str | None) -> None:
+    def __init__(
+        self, tree: Tree, drive: Drive, folder: Path, inner: list[Mount], cursor: str | None, *, reads_ahead: bool
+    ) -> None:
         self._tree = tree
+        self._reads_ahead = reads_ahead
         self._inner = inner
         self._table = tree.reach.digest
+        self._leading = _leading(folder, inner)
+        self._begins = cursor is None
         self._at = 0
         """0 is the folder itself, 1 the first mount below it."""
         self._before = 0
@@ -191,27 +203,38 @@ class TreeWalk:
         self._cursor: str | None = None
         self._walk: DriveWalk | None = None
         if cursor is None:
-            self._walk = drive.walk(folder)
+            self._walk = drive.walk(folder, reads_ahead=reads_ahead)
             return
         parts = _CURSOR.fullmatch(cursor)
         if parts is None or parts["table"] != self._table or int(parts["number"]) > len(inner):
             raise tree_changed()
         self._at, self._before, self._cursor = int(parts["number"]), int(parts["before"]), parts["rest"] or None
         if self._at == 0:
-            self._walk = drive.walk(folder, self._cursor)
+            self._walk = drive.walk(folder, self._cursor, reads_ahead=reads_ahead)
 
     async def page(self, size: int) -> list[tuple[Path, Entry]]:
-        if self._walk is not None and not self._walk.ended:
-            return await self._walk.page(size)
-        if self._walk is not None:
-            self._before, self._at, self._cursor = self.passed, self._at + 1, None
-        mount = self._inner[self._at - 1]
-        drive = await self._tree.drive(mount)
-        self._walk = drive.walk(mount.path, self._cursor)
-        if self._cursor is not None:
-            return await self._walk.page(size)
-        self._before += 1
-        return [(mount.path, folder_entry(mount.path))]
+        walk, found = self._walk, []
+        if walk is None or (walk.ended and not self._begins):
+            if walk is not None:
+                self._before, self._at, self._cursor = self.passed, self._at + 1, None
+            mount = self._inner[self._at - 1]
+            drive = await self._tree.drive(mount)
+            walk = self._walk = drive.walk(mount.path, self._cursor, reads_ahead=self._reads_ahead)
+            if self._cursor is None:
+                found = [mount.path, *self._leading[self._at]]
+        elif self._begins:
+            found = self._leading[0]
+        self._begins = False
+        stored = [] if walk.ended or (self._at and found) else await walk.page(size)
+        self._before += len(found)
+        return [
+            *((path, folder_entry(path)) for path in found),
+            *(each for each in stored if each[0] not in self._leading[self._at]),
+        ]
+
+    async def close(self) -> None:
+        if self._walk:
+            await self._walk.close()
 
     @property
     def passed(self) -> int:
@@ -234,6 +257,17 @@ class TreeWalk:
         if self._walk is not None and (inner := self._walk.cursor) is None:
             at, before = at + 1, self.passed
         return f"{self._table}~{at}~{before}~{inner or ''}"
+
+
+def _leading(folder: Path, inner: list[Mount]) -> list[list[Path]]:
+    """The folders that lead to mounts below a folder: those in its own mount, then those in each of the mounts."""
+    points = {mount.path.segments: number for number, mount in enumerate(inner, 1)}
+    found: list[list[Path]] = [[] for _ in range(len(inner) + 1)]
+    leading = {point[:end] for point in points for end in range(len(folder.segments) + 1, len(point))}
+    for segments in sorted(leading - points.keys()):
+        above = next((points[segments[:end]] for end in range(len(segments), 0, -1) if segments[:end] in points), 0)
+        found[above].append(Path(segments))
+    return found
 
 
 def tree_changed() -> InvalidCursor:

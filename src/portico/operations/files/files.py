@@ -1,8 +1,8 @@
 """`Files`: what one actor can do with the files and folders of their tree."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -27,6 +27,7 @@ from portico.operations.files.receipts import Receipt, Receipts
 from portico.operations.files.search import Criteria, SearchPage, search
 from portico.operations.files.transfer import Transfer
 from portico.operations.files.upload import Upload
+from portico.operations.files.walks import MAX_PAGE, WalkedPage, pages_of_folder, pages_of_tree, read_ahead
 from portico.operations.sharing.link_limits import LinkLimits, not_by_link
 from portico.operations.sharing.links import links_follow
 from portico.operations.thumbnails.thumbnails import SMALL, PlannedThumbnail, Thumbnail, Thumbnails
@@ -105,6 +106,33 @@ class Files:
         async with self._tree.searching():
             walk = self._tree.walk(drive, folder, cursor)
             return await search(walk, criteria, size, self._tree.looking, self._shared.scheduler)
+
+    async def walk(
+        self, folder: Path, size: int, cursor: str | None = None, *, recursive: bool = False, file_first: bool = False
+    ) -> AsyncGenerator[WalkedPage]:
+        """All pages of a folder, as `list` gives them, or with `recursive`, of everything below it that the actor may list.
+
+        The walk ends with an error soon after the actor has lost the right to it. Whoever does not read it to its end has
+        to close it.
+        """
+        size = min(size, MAX_PAGE)
+        async with self._tree.walking(), AsyncExitStack() as stack:
+            drive, folder = await self._tree.at(folder)
+            looking, standing = self._tree.looking, Standing(self._actor, folder, Right.LIST)
+            if recursive:
+                for mount in self._tree.inner(folder, Right.LIST):
+                    standing.also(mount.path, Right.LIST)
+                walk = self._tree.walk(drive, folder, cursor, reads_ahead=True)
+                stack.push_async_callback(walk.close)
+                pages = pages_of_tree(walk, size, looking)
+            else:
+                pages = pages_of_folder(drive, folder, size, cursor, looking, file_first=file_first)
+            watch = self._tree.watch(standing)
+            async with aclosing(read_ahead(pages)) as found:
+                async for page in found:
+                    watch.check()
+                    self._context.release()  # the rest of the answer waits for the client, too
+                    yield page
 
     async def stat(self, path: Path) -> Entry:
         drive, path = await self._tree.at(path)

@@ -27,6 +27,10 @@ from portico.providers.multipart.parts import split
 log = structlog.get_logger()
 
 
+_LISTED_AHEAD = 8
+"""Folders that a walk lists at the same time."""
+
+
 class AzureFilesProvider(Provider):
     kind = "azure-files"
     has_folders = True
@@ -63,7 +67,7 @@ class AzureFilesProvider(Provider):
         return Page([entry for entry in listing.entries if _shown(entry.name)], listing.token)
 
     def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
-        return FolderWalk(folder, token, self._page_after)
+        return FolderWalk(folder, token, self._page_after, ahead=_LISTED_AHEAD)
 
     async def _page_after(self, folder: Path, position: Position, size: int) -> Page:
         """The service continues only where a page begins, so what is before the position is read once more."""

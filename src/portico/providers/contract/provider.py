@@ -22,6 +22,9 @@ _PAGE = 1000
 
 
 class TreeWalk(ABC):
+    reads_ahead = False
+    """Set by a caller that goes on to the end, and calls `close`: folders may be listed before their turn."""
+
     @abstractmethod
     async def page(self, size: int) -> list[Found]:
         """The next entries, about `size` at most. The page may be empty even though more follow."""
@@ -30,6 +33,9 @@ class TreeWalk(ABC):
     @abstractmethod
     def token(self) -> str | None:
         """Where the walk can be continued; None at its end."""
+
+    async def close(self) -> None:  # noqa: B027 - most begin nothing ahead
+        """End what was begun ahead."""
 
     async def files(self) -> AsyncIterator[list[Path]]:
         """All files from here to the end of the walk, page by page."""
