@@ -25,6 +25,7 @@ GROUPS = {
     "memory": 60,
     "growth": 90,
     "commands": 20,
+    "distance": 180,
     "sftpgo": 540,
     "outside": 150,
 }

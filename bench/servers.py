@@ -251,11 +251,11 @@ def form(
     return headers, before.encode(), f"\r\n--{_BOUNDARY}--\r\n".encode()
 
 
-def form_of(files: Iterable[tuple[str, bytes]]) -> tuple[dict[str, str], bytes]:
+def form_of(files: Iterable[tuple[str, bytes]], field: str = "data") -> tuple[dict[str, str], bytes]:
     """Headers and the whole body of a form with small files."""
     pieces = []
     headers: dict[str, str] = {}
     for name, content in files:
-        headers, before, _ = form(name)
+        headers, before, _ = form(name, field=field)
         pieces += [before, content, b"\r\n"]
     return headers, b"".join(pieces) + f"--{_BOUNDARY}--\r\n".encode()

@@ -14,11 +14,12 @@ from bench.processes import ROOT, Process, free_port
 from bench.servers import PASSWORD, S3_KEY, S3_SECRET, basic
 from bench.workspace import Workspace, say
 
-MODULE, VERSION = "github.com/drakkan/sftpgo/v2", "v2.6.4"
+MODULE, VERSION = "github.com/drakkan/sftpgo/v2", "v2.7.5"
 TAGS = "nogcs,noazblob,nobolt,nomysql,nopgsql"
 """What the bench does not use; it makes the program smaller and its start faster."""
 USER = "bench"
 FILES, DIRS, UPLOAD, HEALTH = ("/api/v2/user/files", "/api/v2/user/dirs", "/api/v2/user/files/upload", "/healthz")
+ACTIONS, ZIP = "/api/v2/user/file-actions", "/api/v2/user/streamzip"
 _BUILD_SECONDS = 1800
 
 
@@ -138,8 +139,7 @@ def built() -> Path:
     if not program:
         raise NotBuilt("Go is not installed, so SFTPGo could not be built")
     say(f"building SFTPGo {VERSION} from its Go module (once; several minutes) …")
-    place = home.with_suffix(".building")
-    shutil.rmtree(place, ignore_errors=True)
+    place = home.with_name(f"{home.name}-building-{os.getpid()}")
     (place / "done").mkdir(parents=True)
     downloaded = _go(program, place, "mod", "download", "-json", f"{MODULE}@{VERSION}")
     # A copy, because a module with `replace` lines can only be built as the main module, and the cache is read-only.
