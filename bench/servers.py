@@ -40,17 +40,17 @@ class Home:
         secrets = [f"{key}={value}" for key, value in pairs.items() if key in _SECRETS]
         if secrets:
             flags.append("--secret-stdin")
-        self._command("connection", "add", name, "--kind", kind, *flags, stdin="\n".join(secrets) + "\n")
-        self._command(
+        self.command("connection", "add", name, "--kind", kind, *flags, stdin="\n".join(secrets) + "\n")
+        self.command(
             "user", "add", name, "--connection", name, "--root", "/", "--password-stdin", stdin=PASSWORD + "\n"
         )
 
     def key(self, user: str) -> str:
         """A new API key of this user."""
-        out = self._command("key", "add", user, "--name", "bench", "--json", stdin="")
+        out = self.command("key", "add", user, "--name", "bench", "--json", stdin="")
         return str(json.loads(out)["key"])
 
-    def _command(self, *words: str, stdin: str) -> str:
+    def command(self, *words: str, stdin: str = "") -> str:
         done = subprocess.run(
             [sys.executable, "-m", "portico", "--home", str(self.folder), *words],
             input=stdin,

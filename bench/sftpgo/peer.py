@@ -20,6 +20,7 @@ TAGS = "nogcs,noazblob,nobolt,nomysql,nopgsql"
 USER = "bench"
 FILES, DIRS, UPLOAD, HEALTH = ("/api/v2/user/files", "/api/v2/user/dirs", "/api/v2/user/files/upload", "/healthz")
 ACTIONS, ZIP = "/api/v2/user/file-actions", "/api/v2/user/streamzip"
+TOKEN, SHARES, USER_SHARES = "/api/v2/user/token", "/api/v2/shares", "/api/v2/user/shares"
 _BUILD_SECONDS = 1800
 
 
@@ -49,7 +50,9 @@ class Sftpgo(Process):
         port = free_port()
         self.target = Target(port, tls)
         self.home = place = home or work.make(f"sftpgo-{port}")
-        (place / "users.json").write_text(json.dumps({"users": [_user(folder, bucket)], "version": 16}))
+        (place / "users.json").write_text(
+            json.dumps({"users": [_user(folder, bucket)], "admins": [_ADMIN], "version": 16})
+        )
         binding = {
             "port": port,
             "address": "127.0.0.1",
@@ -89,12 +92,24 @@ class Sftpgo(Process):
 
     def bearer(self) -> dict[str, str]:
         """The authorization header of its user."""
+        return {"Authorization": f"Bearer {self._asked(TOKEN, basic(USER, PASSWORD))['access_token']}"}
+
+    def api_key(self) -> str:
+        """A new key of its user."""
+        token = self._asked("/api/v2/token", basic(_ADMIN["username"], PASSWORD))["access_token"]
+        body = json.dumps({"name": "bench", "scope": 2, "user": USER}).encode()
+        return str(self._asked("/api/v2/apikeys", {"Authorization": f"Bearer {token}"}, body)["key"])
+
+    def _asked(self, path: str, headers: dict[str, str], body: bytes | None = None) -> Any:
         context = SSLContext(PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = CERT_NONE
-        asked = urllib.request.Request(f"{self.target.url}/api/v2/user/token", headers=basic(USER, PASSWORD))
+        asked = urllib.request.Request(f"{self.target.url}{path}", data=body, headers=headers)
         with urllib.request.urlopen(asked, context=context if self.target.tls else None) as answer:
-            return {"Authorization": f"Bearer {json.load(answer)['access_token']}"}
+            return json.load(answer)
+
+
+_ADMIN: dict[str, Any] = {"username": "admin", "password": PASSWORD, "status": 1, "permissions": ["*"]}
 
 
 def _user(folder: Path, bucket: dict[str, str] | None) -> dict[str, Any]:
@@ -118,6 +133,7 @@ def _user(folder: Path, bucket: dict[str, str] | None) -> dict[str, Any]:
         "home_dir": str(folder),
         "permissions": {"/": ["*"]},
         "filesystem": filesystem,
+        "filters": {"allow_api_key_auth": True},
     }
 
 
