@@ -8,8 +8,8 @@ import signal
 import sys
 import time
 
+from bench import operations, sftpgo
 from bench.processes import ROOT, Process
-from bench.sftpgo import LINES
 from bench.table import BUDGET, Line, render, save
 from bench.workspace import Workspace, say
 
@@ -26,6 +26,8 @@ GROUPS = {
     "memory": 60,
     "growth": 90,
     "commands": 20,
+    "operations": 240,
+    "distance": 300,
     "sftpgo": 540,
     "outside": 150,
 }
@@ -36,6 +38,7 @@ BY_NAME_ONLY = {"outside"}
 
 
 def main() -> int:
+    names = {**sftpgo.LINES, **operations.LINES}
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument(
         "groups",
@@ -44,15 +47,16 @@ def main() -> int:
         help=f"some of: {', '.join(GROUPS)} (default: all but {', '.join(BY_NAME_ONLY)})",
     )
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
-    only = parser.add_argument_group("only for the group sftpgo")
-    only.add_argument("--lines", metavar="NAMES", help=f"some of: {', '.join(LINES)}; separated by commas")
+    only = parser.add_argument_group("only for the groups sftpgo and operations")
+    only.add_argument("--lines", metavar="NAMES", help=f"some of: {', '.join(names)}; separated by commas")
     only.add_argument("--rounds", type=int, help="how many of each line (default: 5)")
-    only.add_argument("--request-log", action="store_true", help="with the request log of both sides on")
+    only.add_argument("--request-log", action="store_true", help="with the request log of both sides on (sftpgo)")
     arguments = parser.parse_args()
     chosen = frozenset(filter(None, (arguments.lines or "").split(",")))
-    if wrong := chosen - LINES.keys():
-        parser.error(f"there is no line {', '.join(sorted(wrong))}; there are {', '.join(LINES)}")
-    choices = {"sftpgo": {"rounds": arguments.rounds, "lines": chosen, "request_log": arguments.request_log}}
+    if wrong := chosen - names.keys():
+        parser.error(f"there is no line {', '.join(sorted(wrong))}; there are {', '.join(names)}")
+    some = {"rounds": arguments.rounds, "lines": chosen}
+    choices = {"sftpgo": {**some, "request_log": arguments.request_log}, "operations": some}
     if unknown := set(arguments.groups) - GROUPS.keys():
         parser.error(f"there is no group {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the servers are stopped then, too

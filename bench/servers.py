@@ -40,17 +40,17 @@ class Home:
         secrets = [f"{key}={value}" for key, value in pairs.items() if key in _SECRETS]
         if secrets:
             flags.append("--secret-stdin")
-        self._command("connection", "add", name, "--kind", kind, *flags, stdin="\n".join(secrets) + "\n")
-        self._command(
+        self.command("connection", "add", name, "--kind", kind, *flags, stdin="\n".join(secrets) + "\n")
+        self.command(
             "user", "add", name, "--connection", name, "--root", "/", "--password-stdin", stdin=PASSWORD + "\n"
         )
 
     def key(self, user: str) -> str:
         """A new API key of this user."""
-        out = self._command("key", "add", user, "--name", "bench", "--json", stdin="")
+        out = self.command("key", "add", user, "--name", "bench", "--json", stdin="")
         return str(json.loads(out)["key"])
 
-    def _command(self, *words: str, stdin: str) -> str:
+    def command(self, *words: str, stdin: str = "") -> str:
         done = subprocess.run(
             [sys.executable, "-m", "portico", "--home", str(self.folder), *words],
             input=stdin,
@@ -251,11 +251,11 @@ def form(
     return headers, before.encode(), f"\r\n--{_BOUNDARY}--\r\n".encode()
 
 
-def form_of(files: Iterable[tuple[str, bytes]]) -> tuple[dict[str, str], bytes]:
+def form_of(files: Iterable[tuple[str, bytes]], field: str = "data") -> tuple[dict[str, str], bytes]:
     """Headers and the whole body of a form with small files."""
     pieces = []
     headers: dict[str, str] = {}
     for name, content in files:
-        headers, before, _ = form(name)
+        headers, before, _ = form(name, field=field)
         pieces += [before, content, b"\r\n"]
     return headers, b"".join(pieces) + f"--{_BOUNDARY}--\r\n".encode()

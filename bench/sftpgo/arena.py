@@ -13,8 +13,9 @@ from bench.table import Contestant, Figure, Line, Sample, in_turns, rate_line, t
 from bench.workspace import Workspace, say
 
 GROUP = "against SFTPGo"
-OURS, SFTPGO, MEMORY, ATOMIC, NGINX, RCLONE, RCLONE_USER = (
+OURS, NO_TRASH, SFTPGO, MEMORY, ATOMIC, NGINX, RCLONE, RCLONE_USER = (
     "Portico",
+    "Portico, without trash",
     "SFTPGo",
     "SFTPGo, users in memory",
     "SFTPGo, atomic",

@@ -14,11 +14,13 @@ from bench.processes import ROOT, Process, free_port
 from bench.servers import PASSWORD, S3_KEY, S3_SECRET, basic
 from bench.workspace import Workspace, say
 
-MODULE, VERSION = "github.com/drakkan/sftpgo/v2", "v2.6.4"
+MODULE, VERSION = "github.com/drakkan/sftpgo/v2", "v2.7.5"
 TAGS = "nogcs,noazblob,nobolt,nomysql,nopgsql"
 """What the bench does not use; it makes the program smaller and its start faster."""
 USER = "bench"
 FILES, DIRS, UPLOAD, HEALTH = ("/api/v2/user/files", "/api/v2/user/dirs", "/api/v2/user/files/upload", "/healthz")
+ACTIONS, ZIP = "/api/v2/user/file-actions", "/api/v2/user/streamzip"
+TOKEN, SHARES, USER_SHARES = "/api/v2/user/token", "/api/v2/shares", "/api/v2/user/shares"
 _BUILD_SECONDS = 1800
 
 
@@ -48,7 +50,9 @@ class Sftpgo(Process):
         port = free_port()
         self.target = Target(port, tls)
         self.home = place = home or work.make(f"sftpgo-{port}")
-        (place / "users.json").write_text(json.dumps({"users": [_user(folder, bucket)], "version": 16}))
+        (place / "users.json").write_text(
+            json.dumps({"users": [_user(folder, bucket)], "admins": [_ADMIN], "version": 16})
+        )
         binding = {
             "port": port,
             "address": "127.0.0.1",
@@ -88,12 +92,24 @@ class Sftpgo(Process):
 
     def bearer(self) -> dict[str, str]:
         """The authorization header of its user."""
+        return {"Authorization": f"Bearer {self._asked(TOKEN, basic(USER, PASSWORD))['access_token']}"}
+
+    def api_key(self) -> str:
+        """A new key of its user."""
+        token = self._asked("/api/v2/token", basic(_ADMIN["username"], PASSWORD))["access_token"]
+        body = json.dumps({"name": "bench", "scope": 2, "user": USER}).encode()
+        return str(self._asked("/api/v2/apikeys", {"Authorization": f"Bearer {token}"}, body)["key"])
+
+    def _asked(self, path: str, headers: dict[str, str], body: bytes | None = None) -> Any:
         context = SSLContext(PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = CERT_NONE
-        asked = urllib.request.Request(f"{self.target.url}/api/v2/user/token", headers=basic(USER, PASSWORD))
+        asked = urllib.request.Request(f"{self.target.url}{path}", data=body, headers=headers)
         with urllib.request.urlopen(asked, context=context if self.target.tls else None) as answer:
-            return {"Authorization": f"Bearer {json.load(answer)['access_token']}"}
+            return json.load(answer)
+
+
+_ADMIN: dict[str, Any] = {"username": "admin", "password": PASSWORD, "status": 1, "permissions": ["*"]}
 
 
 def _user(folder: Path, bucket: dict[str, str] | None) -> dict[str, Any]:
@@ -117,6 +133,7 @@ def _user(folder: Path, bucket: dict[str, str] | None) -> dict[str, Any]:
         "home_dir": str(folder),
         "permissions": {"/": ["*"]},
         "filesystem": filesystem,
+        "filters": {"allow_api_key_auth": True},
     }
 
 
@@ -138,8 +155,7 @@ def built() -> Path:
     if not program:
         raise NotBuilt("Go is not installed, so SFTPGo could not be built")
     say(f"building SFTPGo {VERSION} from its Go module (once; several minutes) …")
-    place = home.with_suffix(".building")
-    shutil.rmtree(place, ignore_errors=True)
+    place = home.with_name(f"{home.name}-building-{os.getpid()}")
     (place / "done").mkdir(parents=True)
     downloaded = _go(program, place, "mod", "download", "-json", f"{MODULE}@{VERSION}")
     # A copy, because a module with `replace` lines can only be built as the main module, and the cache is read-only.

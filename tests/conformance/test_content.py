@@ -316,3 +316,12 @@ async def test_a_file_on_the_way_is_not_a_folder(drive: RecordedDrive) -> None:
                 await put(drive, path, b"new", choice)
     assert await content(drive, "a/file") == b"kept"
     assert not await exists(drive, "a/file/new")
+
+
+async def test_small_files_are_read_together_or_not_at_all(drive: RecordedDrive) -> None:
+    files = {"a": b"1", "sub/b": b"", "sub/c": b"333", "large": bytes(drive.small_file + 1)}
+    for name, data in files.items():
+        await put(drive, f"small/{name}", data)
+    paths = [at(f"small/{name}") for name in [*files, "gone", "sub"]]
+    expected = [(data, len(data)) if len(data) <= drive.small_file else None for data in files.values()]
+    assert await drive.read_small(paths, len) == ([*expected, None, None] if drive.small_file else [None] * len(paths))

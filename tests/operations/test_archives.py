@@ -61,6 +61,8 @@ class Content:
 class OneFile:
     """A drive with one file. Its reader is cancelled in the very moment in which the file is open."""
 
+    small_file = 0
+
     def __init__(self) -> None:
         self.entry = Entry("a", False, 0)
         self.content = Content()
@@ -90,6 +92,7 @@ async def test_a_file_that_is_opened_while_the_archive_is_cancelled_is_closed() 
 class ManyEmptyFiles:
     """A drive with empty files in a folder whose path is as long as an address can be."""
 
+    small_file = 0
     folder = Path(("d" * 240,) * 30)
     files = 4_000
 

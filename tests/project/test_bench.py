@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from bench.crowds import REQUESTS, asked
+from bench.far_away import Requests
 from bench.growth import exponent
 from bench.load import Target, body_of, exchange, hammer, request
 from bench.processes import Process, apart, free_port, metered
@@ -220,3 +221,14 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="no such luck"):
         Process("it", ["sh", "-c", "echo no such luck"], free_port(), log=tmp_path / "log")
     assert Process.running == []
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_requests_are_counted_whatever_their_bodies_look_like(step: int) -> None:
+    body = b"GET / HTTP/1.1\r\n\r\n"
+    chunks = b"POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n12\r\n%b\r\n0\r\n\r\n" % body
+    sent = (request("PUT", "/a", body=body) + request("GET", "/b") + chunks) * 2 + request("HEAD", "/d")
+    requests = Requests()
+    for start in range(0, len(sent), step):
+        requests.feed(sent[start : start + step])
+    assert requests.count == 7

@@ -5,7 +5,7 @@ settles name conflicts. Paths given to it are those of the user's tree, at or be
 """
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime
 from enum import StrEnum
@@ -304,6 +304,18 @@ class Drive:
             raise with_whole_path(error, path) from None
         presentable(download.entry)
         return download
+
+    @property
+    def small_file(self) -> int:
+        """Bytes: `read_small` reads files up to this size."""
+        return self._provider.small_file
+
+    async def read_small(
+        self, paths: Sequence[Path], checksum: Callable[[bytes], int]
+    ) -> list[tuple[bytes, int] | None]:
+        """As `Provider.read_small`."""
+        self.require(Right.DOWNLOAD)
+        return await self._provider.read_small([self._place(path) for path in paths], checksum)
 
     async def check_target(self, folder: Path) -> None:
         """`NotAFolder` if no file could be written into `folder`; what is missing will be made."""

@@ -44,6 +44,7 @@ class InstrumentedProvider(Provider):
         self.max_page_size = inner.max_page_size  # type: ignore[misc]
         self.renames_at_commit = inner.renames_at_commit  # type: ignore[misc]
         self.has_folders = inner.has_folders  # type: ignore[misc]
+        self.small_file = inner.small_file  # type: ignore[misc]
         self.keeps_at_commit = inner.keeps_at_commit  # type: ignore[misc]
         self.reports_replacement = inner.reports_replacement  # type: ignore[misc]
         self.max_file_size = inner.max_file_size  # type: ignore[misc]
@@ -74,6 +75,7 @@ class InstrumentedProvider(Provider):
     stat = _timed("stat")
     find_file = _timed("find_file", label="stat")
     read = _timed("read")
+    read_small = _timed("read_small")
     read_or_list = _timed("read_or_list")
     write = _timed("write")
     has_mark = _timed("has_mark", label="stat")

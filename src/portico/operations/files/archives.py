@@ -5,6 +5,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from contextlib import aclosing
 from sys import getsizeof
+from zlib import crc32
 
 import msgspec
 
@@ -28,6 +29,8 @@ _POINTER_BYTES = 8
 _PAGE = 1000
 _OPENED_AHEAD = 4
 """Files that are opened while an earlier one is sent: many small ones would wait for the storage each."""
+_BATCH_BYTES = 2**19
+_BATCH_ENTRIES = 256
 
 
 class ArchiveLimits(msgspec.Struct, frozen=True):
@@ -114,10 +117,8 @@ def _too_many() -> TooManyRequests:
 class _Item(msgspec.Struct, frozen=True):
     path: Path
     entry: Entry
-
-    @property
-    def cost(self) -> int:
-        return _cost(self.path)
+    cost: int
+    """Bytes of memory."""
 
 
 def _cost(path: Path) -> int:
@@ -125,7 +126,22 @@ def _cost(path: Path) -> int:
     return _ITEM_BYTES + _POINTER_BYTES * len(path.segments) + sum(map(getsizeof, path.segments))
 
 
-_Opened = tuple[_Item, asyncio.Task[Download] | None]
+class _Batch(msgspec.Struct):
+    """Folders and small files of one drive, which are read together, or one other file."""
+
+    drive: Drive
+    items: list[_Item]
+    is_small: bool
+    size: int = 0
+    reading: "asyncio.Task[Download | _Contents] | None" = None
+
+    def takes(self, drive: Drive, item: _Item) -> bool:
+        size = self.size + (item.entry.size or 0)
+        return drive is self.drive and self.is_small and size <= _BATCH_BYTES and len(self.items) < _BATCH_ENTRIES
+
+
+_Contents = list[tuple[bytes, int] | None]
+"""With their checksums; None for folders, and for files that are to be read by themselves."""
 
 
 class Archive:
@@ -197,9 +213,6 @@ class Archive:
             self._drives[mount] = await self._tree.drive(mount)
         return self._drives[mount]
 
-    async def _read(self, path: Path) -> Download:
-        return await (await self._drive(path)).read(path)
-
     async def _made(self) -> AsyncGenerator[bytes]:
         """The archive. An error in the middle of it must reach the client: without its end it is not valid."""
         try:
@@ -214,27 +227,46 @@ class Archive:
     async def _chunks(self) -> AsyncGenerator[bytes]:
         writer = ZipWriter()
         async with aclosing(self._opened()) as opened:
-            async for item, opening in opened:
+            async for batch in opened:
                 self._memory.hold(self._planned_bytes + self._page_bytes + writer.held)
-                if opening is None:
-                    yield writer.folder(self._name(item), item.entry.modified)
-                    continue
-                download = await _result(opening)
-                try:
-                    size = download.stop
-                    if self.size is not None and size != item.entry.size:
-                        raise Changed(f"'{item.path}' changed during the download. Download the ZIP again.")
-                    # A listing may have the time of the upload instead of the file's own.
-                    modified = download.entry.modified or item.entry.modified
-                    yield writer.begin(self._name(item), size, modified)
-                    async for chunk in download.chunks:
-                        writer.feed(chunk)
+                found = await _result(batch.reading) if batch.reading else []
+                if isinstance(found, Download):
+                    async for chunk in self._file(writer, batch.items[0], found):
                         yield chunk
-                    yield writer.end()
-                finally:
-                    await download.chunks.aclose()
+                    continue
+                pieces: list[bytes] = []
+                for item, content in zip(batch.items, found, strict=True):
+                    if item.entry.is_folder:
+                        pieces.append(writer.folder(self._name(item), item.entry.modified))
+                    elif content:
+                        self._require_size(item, len(content[0]))
+                        pieces += writer.file(self._name(item), *content, item.entry.modified)
+                    else:
+                        yield b"".join(pieces)
+                        pieces.clear()
+                        async for chunk in self._file(writer, item, await batch.drive.read(item.path)):
+                            yield chunk
+                if pieces:
+                    yield b"".join(pieces)
         for piece in writer.finish():
             yield piece
+
+    async def _file(self, writer: ZipWriter, item: _Item, download: Download) -> AsyncGenerator[bytes]:
+        try:
+            self._require_size(item, download.stop)
+            # A listing may have the time of the upload instead of the file's own.
+            modified = download.entry.modified or item.entry.modified
+            yield writer.begin(self._name(item), download.stop, modified)
+            async for chunk in download.chunks:
+                writer.feed(chunk)
+                yield chunk
+            yield writer.end()
+        finally:
+            await download.chunks.aclose()
+
+    def _require_size(self, item: _Item, size: int) -> None:
+        if self.size is not None and size != item.entry.size:
+            raise Changed(f"'{item.path}' changed during the download. Download the ZIP again.")
 
     def _name(self, item: _Item) -> str:
         """In the archive."""
@@ -246,21 +278,37 @@ class Archive:
         self._planned.clear()
         self._memory.release()
 
-    async def _opened(self) -> AsyncGenerator[_Opened]:
-        """The items in order, files with a download that is opened, or about to be."""
-        waiting: deque[_Opened] = deque()
+    async def _opened(self) -> AsyncGenerator[_Batch]:
+        """Everything in order, with what is read, or about to be."""
+        waiting: deque[_Batch] = deque()
         try:
-            async for item in self._all():
-                task = None
-                if not item.entry.is_folder:
-                    task = asyncio.create_task(self._read(item.path))
-                waiting.append((item, task))
-                if len(waiting) > _OPENED_AHEAD:
+            async for batch in self._batches():
+                batch.reading = asyncio.create_task(_read(batch))
+                waiting.append(batch)
+                if len(waiting) > (1 if batch.is_small else _OPENED_AHEAD):
                     yield waiting.popleft()
             while waiting:
                 yield waiting.popleft()
         finally:
-            await _discard([task for _, task in waiting if task])
+            await _discard([batch.reading for batch in waiting if batch.reading])
+
+    async def _batches(self) -> AsyncIterator[_Batch]:
+        batch: _Batch | None = None
+        async for item in self._all():
+            drive = await self._drive(item.path)
+            is_small = item.entry.is_folder or (item.entry.size or 0) < drive.small_file
+            if batch and is_small and batch.takes(drive, item):
+                batch.items.append(item)
+                batch.size += item.entry.size or 0
+                continue
+            if batch:
+                yield batch
+            batch = _Batch(drive, [item], is_small, item.entry.size or 0)
+            if not is_small:
+                yield batch
+                batch = None
+        if batch:
+            yield batch
 
     async def _all(self) -> AsyncIterator[_Item]:
         self._planned.reverse()
@@ -281,7 +329,7 @@ class Archive:
                     raise TooLarge(f"A ZIP can contain at most {self._limits.entries} files and folders. Choose fewer.")
                 if self._limits.size and size > self._limits.size:
                     raise TooLarge(f"A ZIP can contain at most {self._limits.size} bytes. Choose fewer files.")
-                yield _Item(path, entry)
+                yield _Item(path, entry, _cost(path))
 
     async def _below(self, top: Path) -> AsyncIterator[tuple[Path, Entry]]:
         """The entry itself, unless it is the root, and everything below it."""
@@ -313,7 +361,15 @@ def _outermost(paths: Sequence[Path]) -> list[Path]:
     return kept
 
 
-async def _result(opening: asyncio.Task[Download]) -> Download:
+async def _read(batch: _Batch) -> Download | _Contents:
+    if not batch.is_small:
+        return await batch.drive.read(batch.items[0].path)
+    paths = [item.path for item in batch.items if not item.entry.is_folder]
+    contents = iter(await batch.drive.read_small(paths, crc32) if paths else ())
+    return [None if item.entry.is_folder else next(contents) for item in batch.items]
+
+
+async def _result(opening: "asyncio.Task[Download | _Contents]") -> Download | _Contents:
     try:
         return await opening
     except asyncio.CancelledError:
@@ -321,11 +377,11 @@ async def _result(opening: asyncio.Task[Download]) -> Download:
         raise
 
 
-async def _discard(opening: list[asyncio.Task[Download]]) -> None:
+async def _discard(opening: "list[asyncio.Task[Download | _Contents]]") -> None:
     for task in opening:
         task.cancel()
     if opening:
         await asyncio.wait(opening)
     for task in opening:
-        if not task.cancelled() and task.exception() is None:  # it was opened all the same
-            await task.result().chunks.aclose()
+        if not task.cancelled() and task.exception() is None and isinstance(found := task.result(), Download):
+            await found.chunks.aclose()  # it was opened all the same

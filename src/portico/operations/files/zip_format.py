@@ -56,6 +56,12 @@ class ZipWriter:
         self._offset += len(header)
         return header
 
+    def file(self, name: str, content: bytes, checksum: int, modified: datetime | None = None) -> list[bytes]:
+        """A whole file whose checksum is known."""
+        header = self.begin(name, len(content), modified)
+        self._seen, self._checksum = len(content), checksum
+        return [header, content, self.end()]
+
     def begin(self, name: str, size: int, modified: datetime | None = None) -> bytes:
         """A file of exactly `size` bytes."""
         self._name, self._size, self._modified = name.encode(), size, modified

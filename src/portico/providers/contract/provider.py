@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import ClassVar, TypeAlias, TypeVar
 
@@ -90,6 +90,9 @@ class Provider(ABC):
     keeps_at_commit: ClassVar[bool] = False
     """Whether `write` keeps the file that it replaces, as `KeptFile` says. Otherwise, `KeptFile.prepare` calls `copy_to_trash`."""
 
+    small_file: ClassVar[int] = 0
+    """Bytes. `read_small` reads files up to this size; 0: it reads none."""
+
     has_folders: ClassVar[bool] = False
     """Whether folders exist by themselves. Otherwise, most of them exist only while they hold something."""
 
@@ -152,6 +155,15 @@ class Provider(ABC):
         `NotFound`, `IsAFolder`. `Changed`: the file's etag is not `etag`. `RangeNotSatisfiable`: `start` is
         beyond the end.
         """
+
+    async def read_small(
+        self, paths: Sequence[Path], checksum: Callable[[bytes], int]
+    ) -> list[tuple[bytes, int] | None]:
+        """Small files, read together: the content of each and its `checksum`, which may be computed in a thread.
+
+        None for a file that cannot be read in this way: it is gone, or larger than `small_file`. `read` says why.
+        """
+        return [None] * len(paths)
 
     async def read_or_list(self, path: Path, size: int) -> Download | Page:
         """The file at `path`, as `read`; if there is none, the first page of the folder, as `list_page`."""

@@ -3,10 +3,12 @@
 import asyncio
 import os
 import threading
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Self
 
 from portico.model.entries import Download
-from portico.model.errors import ProviderFailed, beyond_end, changed, is_a_folder, not_found
+from portico.model.errors import PorticoError, ProviderFailed, beyond_end, changed, is_a_folder, not_found
 from portico.model.paths import Path
 from portico.providers.local.confined_fs import Volume, entry_of, etag_of, is_folder, opened_parent, visible
 from portico.providers.local.errors import translate
@@ -17,7 +19,7 @@ from portico.providers.wire.ranges import Content
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 2**20
 """Bytes that a thread reads at a time."""
-_SMALL = 2**16
+SMALL = 2**16
 """Bytes. A download of up to this size is read by the thread that opens the file."""
 
 
@@ -125,7 +127,7 @@ def _open(top: Volume, path: Path, start: int, stop: int | None, etag: str | Non
             raise beyond_end(path.name, size)
         end = size if stop is None else min(stop, size)
         first = b""
-        if 0 < end - start <= _SMALL:
+        if 0 < end - start <= SMALL:
             first = file.read(end - start, start)
             if len(first) == end - start:
                 file.close()
@@ -133,6 +135,38 @@ def _open(top: Volume, path: Path, start: int, stop: int | None, etag: str | Non
         file.close()
         raise
     return file, end, first
+
+
+def read_small(top: Volume, paths: Sequence[Path], checksum: Callable[[bytes], int]) -> list[tuple[bytes, int] | None]:
+    """As `Provider.read_small`."""
+    found: list[tuple[bytes, int] | None] = []
+    for _, group in groupby(paths, key=lambda path: path.segments[:-1]):
+        siblings = list(group)
+        try:
+            with opened_parent(top, siblings[0]) as folder:
+                contents = [_read_whole(folder, path.name) for path in siblings]
+        except (OSError, PorticoError):
+            contents = [None] * len(siblings)
+        found += [None if content is None else (content, checksum(content)) for content in contents]
+    return found
+
+
+def _read_whole(folder: int, name: str) -> bytes | None:
+    try:
+        descriptor = os.open(name, _FILE_FLAGS, dir_fd=folder)
+    except OSError:
+        return None
+    try:
+        info = os.fstat(descriptor)
+        size = info.st_size
+        if size > SMALL or is_folder(info) or not visible(info):
+            return None
+        content = os.read(descriptor, size)
+        return content if len(content) == size else None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def _close(opening: "asyncio.Future[tuple[OpenFile, int, bytes]]") -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -28,7 +28,7 @@ from portico.providers.local.confined_fs import (
     opened_folder,
     unusable,
 )
-from portico.providers.local.downloads import open_download
+from portico.providers.local.downloads import SMALL, open_download, read_small
 from portico.providers.local.listing import FolderListing
 from portico.providers.local.resumable import LocalState, LocalUpload
 from portico.providers.local.threads import Threads
@@ -48,6 +48,7 @@ class LocalProvider(Provider):
     renames_at_commit = True
     reports_replacement = True
     keeps_at_commit = True
+    small_file = SMALL
     max_page_size = 5000
     max_file_size = 2**63 - 1
 
@@ -83,6 +84,11 @@ class LocalProvider(Provider):
 
     async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         return await open_download(self._threads, self._top, path, start, stop, etag)
+
+    async def read_small(
+        self, paths: Sequence[Path], checksum: Callable[[bytes], int]
+    ) -> list[tuple[bytes, int] | None]:
+        return await self._threads.run(self._threads.reads, Path(), read_small, self._top, paths, checksum)
 
     async def write(
         self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions = WriteOptions()
