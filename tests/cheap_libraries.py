@@ -4,10 +4,12 @@ import os
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 import structlog
+from cryptography.hazmat.primitives import serialization
 
 
 def without_public_authorities(patch: pytest.MonkeyPatch) -> None:
@@ -39,3 +41,9 @@ def with_plain_tracebacks() -> None:
     *others, _ = structlog.get_config()["processors"]
     renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[*others, renderer])
+
+
+def without_checks_of_keys(patch: pytest.MonkeyPatch) -> None:
+    """Do not test the numbers of an RSA key for being prime each time it is loaded, in which it takes 30 ms of CPU."""
+    load = serialization.load_pem_private_key
+    patch.setattr(serialization, "load_pem_private_key", partial(load, unsafe_skip_rsa_key_validation=True))

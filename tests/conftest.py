@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from .assertions import rewrite_changed
 from .cheap_argon2 import CheapArgon2
-from .cheap_libraries import with_plain_tracebacks, without_public_authorities
+from .cheap_libraries import with_plain_tracebacks, without_checks_of_keys, without_public_authorities
 from .servers.memory import data_folder
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Before the processes start that share the tests."""
+    rewrite_changed(config)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -83,6 +90,7 @@ def cheap_libraries() -> Iterator[None]:
     with_plain_tracebacks()
     with pytest.MonkeyPatch.context() as patch:
         without_public_authorities(patch)
+        without_checks_of_keys(patch)
         yield
 
 

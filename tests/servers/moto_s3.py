@@ -1,19 +1,23 @@
 """An S3 in memory: moto's server, one for the whole run."""
 
 import atexit
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
-from threading import Thread
+from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
+from aiohttp import web
 from moto.core import DEFAULT_ACCOUNT_ID
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.s3 import models, responses
 from moto.s3.models import s3_backends
-from werkzeug.serving import make_server
+
+from .threaded_server import ThreadedServer
 
 KEYS = {"access-key-id": "portico-test", "secret-access-key": "portico-test-secret"}
 
@@ -23,28 +27,62 @@ def moto_s3() -> str:
     """The server's address; it is started when it is first asked for."""
     _tell_when_uploads_began()
     _list_no_deleted_folders()
-    server = make_server("127.0.0.1", 0, _application(), threaded=True, request_handler=_Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    atexit.register(server.shutdown)
-    return f"http://127.0.0.1:{server.port}"
+    server = _Server("moto").start()
+    atexit.register(server.stop)
+    return server.url
 
 
-def _application() -> Any:
-    """S3, and STS where it is asked. The dispatcher of all services is a quarter of the work of a request."""
-    s3, all_services = create_backend_app("s3"), DomainDispatcherApplication(create_backend_app)
+class _Server(ThreadedServer):
+    """One thread that keeps connections: moto's own server takes a thread and a connection for each request, which is
+    more work than the answer."""
 
-    def application(environ: dict[str, Any], start_response: Any) -> Any:
-        asked = environ["REQUEST_METHOD"], environ["PATH_INFO"]
-        return (all_services if asked == ("POST", "/") else s3)(environ, start_response)
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        # S3, and STS where it is asked. The dispatcher of all services is a quarter of the work of a request.
+        self._s3, self._all_services = create_backend_app("s3"), DomainDispatcherApplication(create_backend_app)
 
-    return application
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.content.read()  # of any size
+        answer = web.Response()
+
+        def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> None:
+            answer.set_status(int(status[:3]))
+            for name, value in headers:
+                answer.headers.add(name, value)
+
+        asked = request.method, request.path
+        application = self._all_services if asked == ("POST", "/") else self._s3
+        pieces = application(_environ(request, body), start_response)
+        answer.body = b"".join(pieces)
+        pieces.close()
+        return answer
 
 
-class _Handler(MotoRequestHandler):  # type: ignore[misc]
-    protocol_version = "HTTP/1.1"
-
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Nobody reads it."""
+def _environ(request: web.BaseRequest, body: bytes) -> dict[str, Any]:
+    """The request as WSGI has it."""
+    environ = {
+        "REQUEST_METHOD": request.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote_to_bytes(request.rel_url.raw_path).decode("latin-1"),
+        "QUERY_STRING": request.rel_url.raw_query_string,
+        "RAW_URI": request.raw_path,
+        "SERVER_NAME": "127.0.0.1",
+        "SERVER_PORT": "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": "127.0.0.1",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": BytesIO(body),
+        "wsgi.input_terminated": True,
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": False,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    for name, value in request.headers.items():
+        key = name.upper().replace("-", "_")
+        environ[key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"] = value
+    return environ
 
 
 def _tell_when_uploads_began() -> None:

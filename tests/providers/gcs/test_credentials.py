@@ -65,6 +65,16 @@ async def test_a_service_account(server: GcsServer, open_with: Open) -> None:
     assert server.accounts.issued == issued + 1
 
 
+async def test_a_password_file_of_other_programs_is_not_read(
+    server: GcsServer, open_with: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Folder
+) -> None:
+    """With what it says of a host, a request would have two credentials, which the HTTP client refuses to send."""
+    passwords = tmp_path / "netrc"
+    passwords.write_text("default login somebody password secret")
+    monkeypatch.setenv("NETRC", str(passwords))
+    await works(open_with(server.accounts.service_account(server.token_uri)))
+
+
 async def test_the_key_of_another_account(server: GcsServer, open_with: Open) -> None:
     with GcsServer() as other:
         key = other.accounts.service_account(server.token_uri)
