@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from .cheap_argon2 import CheapArgon2
-from .cheap_libraries import with_plain_tracebacks, without_public_authorities
+from .cheap_libraries import with_plain_tracebacks, with_shared_statements, without_public_authorities
 from .servers.memory import data_folder
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def cheap_libraries() -> Iterator[None]:
     with_plain_tracebacks()
     with pytest.MonkeyPatch.context() as patch:
         without_public_authorities(patch)
+        with_shared_statements(patch)
         yield
 
 
