@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 import structlog
 from cryptography.hazmat.primitives import serialization
+from sqlalchemy.engine import Engine
+from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.util import LRUCache
 
 
 def without_public_authorities(patch: pytest.MonkeyPatch) -> None:
@@ -47,3 +50,13 @@ def without_checks_of_keys(patch: pytest.MonkeyPatch) -> None:
     """Do not test the numbers of an RSA key for being prime each time it is loaded, in which it takes 30 ms of CPU."""
     load = serialization.load_pem_private_key
     patch.setattr(serialization, "load_pem_private_key", partial(load, unsafe_skip_rsa_key_validation=True))
+
+
+def with_shared_statements(patch: pytest.MonkeyPatch) -> None:
+    """Compile each SQL statement once in a process. SQLAlchemy compiles it for every engine, and tests make hundreds of
+    engines: without this, a third of a test of the API."""
+    shared: LRUCache[Any, Any] = LRUCache(2000)
+    # Compiled statements are kept by dialect. Those of one class differ in nothing here.
+    patch.setattr(DefaultDialect, "__eq__", lambda dialect, other: type(dialect) is type(other))
+    patch.setattr(DefaultDialect, "__hash__", lambda dialect: hash(type(dialect)))
+    patch.setattr(Engine, "_compiled_cache", property(lambda _: shared, lambda *_: None), raising=False)

@@ -15,10 +15,16 @@ from hypothesis import settings
 
 from .assertions import rewrite_changed
 from .cheap_argon2 import CheapArgon2
-from .cheap_libraries import with_plain_tracebacks, without_checks_of_keys, without_public_authorities
+from .cheap_libraries import (
+    with_plain_tracebacks,
+    with_shared_statements,
+    without_checks_of_keys,
+    without_public_authorities,
+)
 from .servers.memory import data_folder
 
 if TYPE_CHECKING:
+    from .servers.lent_databases import LentDatabases
     from .servers.postgres import PostgresServer
 
 pytest_plugins = ["tests.fixtures"]
@@ -68,7 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def postgres() -> "Iterator[PostgresServer]":
-    """One server for all tests of a process; each takes a new database."""
+    """One server for all tests of a process; each takes a database of its own."""
     from .servers.postgres import running_postgres
 
     with running_postgres() as server:
@@ -85,12 +91,24 @@ def migrated_template(postgres: "PostgresServer") -> str:
     return url.rpartition("/")[2]
 
 
+@pytest.fixture(scope="session")
+def lent_databases(postgres: "PostgresServer", migrated_template: str) -> "Iterator[LentDatabases]":
+    """Migrated databases of PostgreSQL, for tests that change rows only. Others get them, too, but make the next test wait
+    for a new one."""
+    from .servers.lent_databases import LentDatabases
+
+    lent = LentDatabases(postgres, migrated_template)
+    yield lent
+    lent.close()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cheap_libraries() -> Iterator[None]:
     with_plain_tracebacks()
     with pytest.MonkeyPatch.context() as patch:
         without_public_authorities(patch)
         without_checks_of_keys(patch)
+        with_shared_statements(patch)
         yield
 
 

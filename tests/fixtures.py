@@ -23,7 +23,7 @@ from portico.store.sessions import Session
 from portico.store.tickets import SessionTickets
 from portico.store.users import User
 
-from .servers.postgres import PostgresServer
+from .servers.lent_databases import LentDatabases
 
 
 class Clock:
@@ -70,10 +70,9 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[str]:
     """Everything that touches the database runs on both."""
     if request.param == "postgresql":
-        server: PostgresServer = request.getfixturevalue("postgres")
-        url = server.new_database(request.getfixturevalue("migrated_template"))
-        yield url
-        server.drop_database(url)
+        lent: LentDatabases = request.getfixturevalue("lent_databases")
+        with lent.one() as url:
+            yield url
     else:
         shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "portico.db")
         yield f"sqlite:///{tmp_path / 'portico.db'}"

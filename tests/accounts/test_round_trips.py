@@ -18,6 +18,7 @@ from portico.model.paths import Path
 from portico.store.database import Database
 from portico.store.tickets import SessionTickets
 
+from ..servers.lent_databases import LentDatabases
 from ..servers.postgres import PostgresServer
 
 
@@ -73,12 +74,14 @@ async def trips(postgres: PostgresServer) -> RoundTrips:
 
 
 @pytest.fixture
-async def database(trips: RoundTrips, postgres: PostgresServer, migrated_template: str) -> AsyncIterator[Database]:
-    async with trips.listening() as port:
-        url = postgres.new_database(migrated_template).replace(f":{postgres.port}/", f":{port}/")
-        database = Database(url)
-        yield database
-        await database.close()
+async def database(
+    trips: RoundTrips, postgres: PostgresServer, lent_databases: LentDatabases
+) -> AsyncIterator[Database]:
+    with lent_databases.one() as url:
+        async with trips.listening() as port:
+            database = Database(url.replace(f":{postgres.port}/", f":{port}/"))
+            yield database
+            await database.close()
 
 
 async def test_requests_wait_for_the_database_a_few_times_only(

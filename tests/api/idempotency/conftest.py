@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from portico.store.idempotency import RequestClaim
-from tests.servers.postgres import PostgresServer
+from tests.servers.lent_databases import LentDatabases
 
 from ..conftest import OpenGateway, _populate, settings_of
 from ..gateways import Gateway, running
@@ -17,13 +17,13 @@ async def gateway(
     if request.param == "sqlite":
         yield await open_gateway()
         return
-    server: PostgresServer = request.getfixturevalue("postgres")
-    url = server.new_database(request.getfixturevalue("migrated_template"))
-    chosen = settings_of(tmp_path / "home", **{"database.url": url})
-    (chosen.files_folder / "web").mkdir(parents=True)
-    await _populate(chosen)
-    async with running(chosen) as gateway:
-        yield gateway
+    lent: LentDatabases = request.getfixturevalue("lent_databases")
+    with lent.one() as url:
+        chosen = settings_of(tmp_path / "home", **{"database.url": url})
+        (chosen.files_folder / "web").mkdir(parents=True)
+        await _populate(chosen)
+        async with running(chosen) as gateway:
+            yield gateway
 
 
 @pytest.fixture
