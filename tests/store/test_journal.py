@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select, text
+from sqlalchemy import delete, insert, select, text
 
 from portico.model.errors import Unavailable
 from portico.model.paths import Path, Place
@@ -203,6 +203,40 @@ async def test_who_was_given_up_for_dead_still_adds_what_it_has_kept(
     await other.close()
     assert await outcomes(database) == [("delete", INTERRUPTED)]
     assert await count(database, trash) == 2
+
+
+async def test_a_change_that_is_settled_has_one_line_whoever_settles_it_and_however_long_that_takes(
+    database: Database, losses: list[str], tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.01)
+    file, owner = tmp_path / "audit.log", Journal(database, node="gone", begun=BegunRows(database, "gone"))
+    await database.execute(insert(connections), {"name": "c", "kind": "local", "options": "{}", "revision": 1})
+    recording = change(owner)
+    await recording.begin()
+    recording.is_in_doubt = True
+    await recording.settle("provider-unavailable")
+    one, two = (
+        Journal(database, AuditLog(str(file)), node=name, begun=BegunRows(database, name)) for name in ("1", "2")
+    )
+    [left], [also] = await one.left_open(), await two.left_open()
+    await break_table(database)
+    work = asyncio.create_task(one.settle(left, INTERRUPTED, kept=[kept(recording)]))
+    while not one.queued:
+        await asyncio.sleep(0.01)
+    work.cancel()  # as a sweep that is cut off
+    await asyncio.wait({work})
+    assert one._settling == {left.id}, "it isn't queued again"
+    await restore_table(database)
+    assert await one.left_open() == []
+    while not await count(database, journal):
+        await asyncio.sleep(0.01)
+    await database.execute(delete(trash))  # it is restored
+    await two.settle(also, INTERRUPTED, kept=[kept(recording)])
+    for each in (owner, one, two):
+        await each.close()
+    assert await outcomes(database) == [("delete", INTERRUPTED)]
+    assert [json.loads(each)["outcome"] for each in file.read_text().splitlines()] == [INTERRUPTED]
+    assert await count(database, trash) == await count(database, changes_begun) == 0
 
 
 async def test_what_is_in_doubt_is_left_to_others_at_once(database: Database, queued: Journal) -> None:

@@ -62,6 +62,8 @@ class _Settled(msgspec.Struct):
     kept: list[Trashed] = []
     once: AuditLine | None = None
     """What the file gets, too, if no row had this id."""
+    has_begun: bool = False
+    """Whether it was noted when it began."""
 
 
 class _Waiting(msgspec.Struct):
@@ -105,6 +107,8 @@ class Journal:
         self._lost = 0
         self._failure = ""
         """Why rows wait: until they are written, no change begins."""
+        self._settling: set[str] = set()
+        """Changes of other processes whose rows wait."""
 
     @cached_property
     def _begun(self) -> BegunChanges:
@@ -208,7 +212,7 @@ class Journal:
         self._begun.forget([*known])
         found = []
         for change in left:
-            if change.id in known:
+            if change.id in known or change.id in self._settling:
                 continue
             if change.has_ended:
                 await self._add(_settled(self._row(_LINES.decode(change.line)), change))
@@ -227,11 +231,15 @@ class Journal:
     ) -> None:
         """Settle a change that another process has begun, unless that was done meanwhile."""
         change.line.outcome = outcome
-        self.file.end(change.line)
         noted = msgspec.structs.replace(
             change.noted, before=_version(before or change.before), after=_version(after), kept=[*kept]
         )
-        await self._put(_settled(self._row(change.line), noted))
+        settled = _settled(self._row(change.line), noted)
+        settled.once = change.line
+        written = self._queue(settled, is_waited_for=True)
+        self._settling.add(change.id)
+        written.add_done_callback(lambda _: self._settling.discard(change.id))
+        await asyncio.shield(written)  # who settles may be cut off, and the row waits all the same
 
     async def checkpoint(self) -> None:
         """Sign how far the rows of this process go, if there are new ones."""
@@ -304,10 +312,10 @@ class Journal:
         lost, settled = self._lost, [waiting.settled for waiting in batch]
         if lost:
             settled.append(_Settled(self._row(AuditLine(action="audit", lost=lost))))
-        changes = [each.row["change"] for each in settled if each.row["change"] and not each.once]
+        changes = [each.row["change"] for each in settled if each.has_begun]
 
         def work(connection: Connection) -> Sequence[AuditLine]:
-            kept = [record for each in settled for record in each.kept]
+            kept = [record for each in settled if not each.once for record in each.kept]
             if connection.dialect.name == "postgresql":
                 connection.execute(_IN_TURN, {"changes": changes, "kept": msgspec.json.encode(kept).decode()})
             else:
@@ -364,7 +372,7 @@ def _settled(row: dict[str, Any], change: Noted) -> _Settled:
         row[name] = getattr(change, name)
     if change.kept:
         row["kept"] = change.kept[0].id
-    return _Settled(row, change.kept)
+    return _Settled(row, change.kept, has_begun=True)
 
 
 def _insert_kept(connection: Connection, kept: Sequence[Trashed]) -> None:
@@ -382,6 +390,7 @@ def _insert(connection: Connection, settled: Sequence[_Settled], chain: Chain) -
     if once := [each.row["change"] for each in settled if each.once]:
         known = {*connection.execute(select(journal.c.change).where(journal.c.change.in_(once))).scalars()}
         settled = [*_new(settled, known)]
+        _insert_kept(connection, [record for each in settled if each.once for record in each.kept])
     chain.insert(connection, [each.row for each in settled])
     return [each.once for each in settled if each.once]
 
