@@ -150,7 +150,7 @@ async def test_a_change_that_cannot_be_recorded_may_not_begin(
     assert losses == []
 
 
-async def test_a_change_whose_process_has_vanished_is_settled_once(
+async def test_a_change_whose_process_has_vanished_is_settled_once_unless_that_ends_it_otherwise(
     database: Database, queued: Journal, clock: Clock
 ) -> None:
     recording = change(queued)
@@ -158,6 +158,11 @@ async def test_a_change_whose_process_has_vanished_is_settled_once(
     other = Journal(database, node="two", begun=BegunRows(database, "two"))
     assert await other.left_open() == []
     clock.advance(60)
+    assert await other.left_open() == []
+    await queued._begun._leases.renew([queued._begun._lease])  # type: ignore[attr-defined]
+    clock.advance(60)
+    assert await other.left_open() == [], "the database had failed"
+    clock.advance(15)
     [left] = await other.left_open()
     assert (left.id, left.place, left.line.action) == (recording.id, PLACE, "delete")
     await other.settle(left, INTERRUPTED)
@@ -165,7 +170,7 @@ async def test_a_change_whose_process_has_vanished_is_settled_once(
     await recording.settle("done")
     for each in (other, queued):
         await each.close()
-    assert await rows(database, "node", "outcome") == [("two", INTERRUPTED)]
+    assert await rows(database, "node", "outcome") == [("two", INTERRUPTED), ("one", "done")]
 
 
 @pytest.mark.parametrize("kind", ["rows", "files"])
@@ -180,7 +185,7 @@ async def test_each_connection_has_its_share_of_what_is_settled_at_once(
         clock.advance(0.001)
     if kind == "files":
         die(owner)
-    clock.advance(60)
+    clock.advance(600)
     other = BegunRows(database, "two") if kind == "rows" else BegunFiles(str(tmp_path))
     assert sorted(each.connection for each in await other.left(4)) == ["c", "c", "d", "d"]
     assert len(await other.left(100)) == 8
@@ -195,13 +200,13 @@ async def test_who_was_given_up_for_dead_still_adds_what_it_has_kept(
     recording = change(queued)
     await recording.begin()
     recording.kept = [kept(recording), kept(recording)]
-    clock.advance(60)
+    clock.advance(600)
     other = Journal(database, node="two", begun=BegunRows(database, "two"))
     [left] = await other.left_open()
     await other.settle(left, INTERRUPTED, kept=recording.kept[:1])
     await recording.settle("done")
     await other.close()
-    assert await outcomes(database) == [("delete", INTERRUPTED)]
+    assert await outcomes(database) == [("delete", INTERRUPTED), ("delete", "done")]
     assert await count(database, trash) == 2
 
 

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, delete, select, text, update
 
 from portico.model.errors import PorticoError
 from portico.observability.audit import unavailable
+from portico.runtime import clock
 from portico.runtime.batches import Batches
 from portico.runtime.processes import has_ended
 from portico.store.begun_changes import Noted
@@ -26,6 +27,10 @@ from portico.store.tables import changes_begun, leases
 
 _BATCH: Final = 200
 _LEASE: Final = timedelta(seconds=30)
+_CONFIRMED_AFTER: Final = timedelta(seconds=12)
+"""Leases are renewed more often than that."""
+_LONG_EXPIRED: Final = timedelta(minutes=5)
+"""A command looks only once."""
 _NAMES: Final = ", ".join(changes_begun.c.keys())
 _ADDING: Final = text(
     # In one round trip, and the disk is not waited for.
@@ -46,6 +51,8 @@ class BegunRows:
         self._leasing = asyncio.Lock()
         self._batches = Batches(self._write, most=_BATCH, pause=0, retry=0)
         self._waiting: dict[str, asyncio.Future[None]] = {}
+        self._expired: dict[str, tuple[int, float]] = {}
+        """Leases that have expired, with that time, and when this process has seen it first."""
 
     async def begin(self, change: Noted) -> None:
         change.owner = await self._owner()
@@ -94,8 +101,9 @@ class BegunRows:
         owners = [row.owner for row in await self._database.fetch(select(changes_begun.c.owner).distinct())]
         if not owners:
             return []
-        held = select(leases.c.owner).where(leases.c.owner.in_(owners), leases.c.owned_until > self._database.now())
-        alive = {row.owner for row in await self._database.fetch(held) if not has_ended(row.owner)}
+        held = await self._database.fetch(select(leases).where(leases.c.owner.in_(owners)))
+        alive = {row.owner for row in held if not self._is_gone(row.owner, row.owned_until)}
+        self._expired = {owner: seen for owner, seen in self._expired.items() if owner in alive}
         gone = [owner for owner in owners if owner not in alive]
         if not gone:
             return []
@@ -107,6 +115,19 @@ class BegunRows:
             query = query.order_by(changes_begun.c.at).limit(max(1, limit // len(names)))
             found += [Noted(**each._mapping) for each in await self._database.fetch(query)]
         return found
+
+    def _is_gone(self, owner: str, until: int) -> bool:
+        """After a failure of the database, all leases have expired: those who live renew them soon, so a second look decides."""
+        now = self._database.now()
+        if has_ended(owner) or until < now - clock.milliseconds(_LONG_EXPIRED):
+            return True
+        if until > now:
+            return False
+        seen_until, since = self._expired.setdefault(owner, (until, clock.uptime()))
+        if seen_until != until:
+            self._expired[owner] = until, clock.uptime()
+            return False
+        return clock.uptime() - since > _CONFIRMED_AFTER.total_seconds()
 
     async def close(self) -> None:
         await self._batches.close(0)

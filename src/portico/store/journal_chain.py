@@ -193,12 +193,18 @@ def _begin(connection: Connection, signer: Signer, last: int, now: int) -> None:
 
 
 def _new(connection: Connection, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without those whose change has a row."""
-    changes = {row["change"] for row in rows}
-    known = set(connection.execute(select(journal.c.change).where(journal.c.change.in_(changes - {None}))).scalars())
+    """Without those whose change has a row. If another process took this one for dead and found another outcome, that is a
+    further row, of no change."""
+    changes = {row["change"] for row in rows} - {None}
+    query = select(journal.c.change, journal.c.outcome).where(journal.c.change.in_(changes))
+    known: dict[str | None, str] = {row.change: row.outcome for row in connection.execute(query)}
     new = []
     for row in rows:
-        if row["change"] not in known:
-            new.append(row)
-            known |= {row["change"]} - {None}
+        if known.get(row["change"]) == row["outcome"]:
+            continue
+        if row["change"] in known:
+            row["change"] = None
+        elif row["change"]:
+            known[row["change"]] = row["outcome"]
+        new.append(row)
     return new
