@@ -29,8 +29,15 @@ CHECKPOINT = "audit.checkpoint"
 """The action of a line with how far a process's lines go."""
 UNKNOWN = "unknown"
 """A process died, and what the storage holds now does not tell what has become of its change."""
+COMMAND = "os:"
+"""How the names of those begin who run commands."""
 
 Text = str | msgspec.UnsetType
+
+
+def is_command(user: str) -> bool:
+    """Whether this is not a Web User but a system account."""
+    return user.startswith(COMMAND)
 
 
 class AuditLine(msgspec.Struct, kw_only=True, gc=False):

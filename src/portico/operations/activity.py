@@ -11,7 +11,7 @@ from portico.model.errors import InvalidCursor, PorticoError
 from portico.model.paths import TRASH, Path, Place
 from portico.model.rights import Right
 from portico.model.versions import UNSEEN, Version
-from portico.observability.audit import DONE
+from portico.observability.audit import DONE, is_command
 from portico.operations.actors.tree import Tree
 from portico.operations.trash import Trash
 from portico.store.database import AnyRow, Database
@@ -34,8 +34,6 @@ _WORDS: Final = {
 }
 """What a change is called, by its action in the journal."""
 _REPLACING: Final = ("upload", "move", "copy", "restore")
-_ADMINISTRATOR: Final = "os:"
-"""How the names of those begin who run commands."""
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -147,7 +145,7 @@ class Activity:
             source=source,
             is_folder=version.is_folder,
             size=version.size if (after or before) and not version.is_folder and version.size >= 0 else None,
-            user=None if not line.user or line.user.startswith(_ADMINISTRATOR) else line.user,
+            user=None if not line.user or is_command(line.user) else line.user,
             by_link=bool(line.link),
             guest=line.guest if is_mine else None,
             trash_id=row.kept if row.action == "delete" or (before and row.action in _REPLACING) else None,

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, and_, func, not_, or_, select
+from sqlalchemy import ColumnElement, Subquery, and_, func, not_, or_, select
 
+from portico.observability.audit import COMMAND
 from portico.store.database import AnyRow, Database
 from portico.store.tables import journal
 
@@ -26,7 +27,7 @@ _COLUMNS: Final = [
 _PLACES: Final = [journal.c[name] for name in ("number", "connection", "place", "to_connection", "target", "kept")]
 _AT_ONCE: Final = 500
 _GREATEST: Final = 2**63 - 1
-_OVERTAKING: Final = 10_000
+OVERTAKING: Final = 10_000
 """A row may have waited for the database while as many later ones were written."""
 
 
@@ -54,6 +55,16 @@ class ActorFilter(msgspec.Struct, frozen=True, omit_defaults=True):
         values = {name: getattr(self, name) for name in ACTOR_KINDS}
         return {name: value for name, value in values.items() if value is not None}
 
+    @property
+    def kind(self) -> str:
+        """`user`, `key`, `link` or `session`."""
+        return next(iter(self.given()))
+
+    @property
+    def name(self) -> str:
+        """The user's name; otherwise the id."""
+        return self.given()[self.kind]
+
     def condition(self) -> ColumnElement[bool]:
         return or_(*(one._condition() for one in self.each()))
 
@@ -61,9 +72,8 @@ class ActorFilter(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.user is not None:
             mine = journal.c.user == self.user.casefold()
             return mine if self.with_links else and_(mine, journal.c.link.is_(None))
-        [(name, value)] = self.given().items()
-        column: ColumnElement[Any] = journal.c[name]
-        condition: ColumnElement[bool] = column == value
+        column: ColumnElement[Any] = journal.c[self.kind]
+        condition: ColumnElement[bool] = column == self.name
         return condition
 
 
@@ -71,7 +81,7 @@ async def user_of(database: Database, actor: ActorFilter) -> str | None:
     """The user for whom the actor last did something."""
     mine = and_(actor.condition(), journal.c.user.is_not(None))
     if actor.session is None:  # otherwise an administrator has made or ended it
-        mine = and_(mine, journal.c.user.not_like("os:%"))
+        mine = and_(mine, journal.c.user.not_like(f"{COMMAND}%"))
     row = await database.first(select(journal.c.user).where(mine).order_by(journal.c.number.desc()).limit(1))
     return row.user if row else None
 
@@ -174,10 +184,15 @@ async def changes_after(
         yield page
 
 
+def numbers_since(at: int) -> Subquery:
+    """Those of the first rows of this time or later; the least number of all is among them."""
+    return select(journal.c.number).where(journal.c.at >= at).order_by(journal.c.at).limit(OVERTAKING).subquery()
+
+
 async def _first_since(database: Database, at: int) -> int:
     """The least number of a row of this time or later, or a greater one than all if there is none: numbers follow time nearly, but
     not quite."""
-    first = select(journal.c.number).where(journal.c.at >= at).order_by(journal.c.at).limit(_OVERTAKING).subquery()
+    first = numbers_since(at)
     row = await database.first(select(func.min(first.c.number).label("number")))
     return row.number if row and row.number is not None else _GREATEST
 
@@ -209,7 +224,7 @@ async def removals(database: Database, number: int, last: int, since: int) -> li
         select(*columns, func.count().label("files"))
         .where(journal.c.number > number, journal.c.number <= last, journal.c.at >= since)
         .where(or_(journal.c.kept.is_not(None), for_good))
-        .where(journal.c.action.in_(_REMOVING), journal.c.user.not_like("os:%"))
+        .where(journal.c.action.in_(_REMOVING), journal.c.user.not_like(f"{COMMAND}%"))
         .group_by(*columns)
     )
     found = []

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, CompoundSelect, Select, and_, func, inters
 from portico.model.errors import InvalidCursor
 from portico.model.paths import Place
 from portico.store.database import AnyRow, Database
+from portico.store.history import OVERTAKING, numbers_since
 from portico.store.tables import journal
 
 Where = ColumnElement[bool]
@@ -24,8 +25,6 @@ _ROW: Final = (
     *("number", "at", "action", "outcome", "connection", "place", "to_connection", "target"),
     *("kept", "before", "after", "line"),
 )
-_OVERTAKING: Final = 10_000
-"""A row may have waited for the database while as many later ones were written."""
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,10 +117,9 @@ class _Finder:
         low: Any = select(func.min(number))
         high: Any = select(func.max(number))
         if since is not None:
-            first = select(number).where(at >= since).order_by(at).limit(_OVERTAKING).subquery()
-            low = select(func.min(first.c.number))
+            low = select(func.min(numbers_since(since).c.number))
         if until is not None:
-            last = select(number).where(at < until).order_by(at.desc()).limit(_OVERTAKING).subquery()
+            last = select(number).where(at < until).order_by(at.desc()).limit(OVERTAKING).subquery()
             high = select(func.max(last.c.number))
         found = await self._database.first(
             select(low.scalar_subquery().label("low"), high.scalar_subquery().label("high"))

@@ -8,6 +8,7 @@ from portico.accounts.sessions import Sessions
 from portico.accounts.share_links import ShareLinks
 from portico.accounts.users import Users
 from portico.model.errors import InvalidRequest, NotFound
+from portico.observability.audit import is_command
 from portico.store.database import Database
 from portico.store.history import ActorFilter, user_of
 from portico.store.users import User
@@ -33,7 +34,7 @@ class Freezing:
             raise NotFound(
                 "The journal has no change by this actor, and nothing was frozen. Check the id; it is not a name."
             )
-        if name.startswith("os:"):
+        if is_command(name):
             raise InvalidRequest("A rewind can't be frozen. Leave out --freeze.")
         return await self._users.get(name)
 

@@ -81,10 +81,10 @@ class MassChanges:
                 return False
         else:
             log.warning("actor-frozen", **actor.given())
-            await self._journal.note(AuditLine(user=BY, action=ACTIONS[next(iter(actor.given()))], subject=owner.name))
+            await self._journal.note(AuditLine(user=BY, action=ACTIONS[actor.kind], subject=owner.name))
         self._not_frozen.discard(actor)
         return True
 
 
 def _named(actor: ActorFilter) -> str:
-    return " ".join(*actor.given().items())
+    return f"{actor.kind} {actor.name}"

@@ -17,7 +17,7 @@ from portico.drive.connection_pool import ConnectionPool
 from portico.model.errors import InvalidRequest, NotFound, PorticoError, Unavailable
 from portico.model.paths import TRASH
 from portico.model.versions import Version
-from portico.observability.audit import AuditLine
+from portico.observability.audit import AuditLine, is_command
 from portico.operations.actors.request_context import RequestContext
 from portico.operations.actors.unsettled import settle_changes
 from portico.operations.rewind.execution import Execution, first_run
@@ -416,7 +416,7 @@ def _name(row: AnyRow, *, is_rewind: bool) -> str:
     line = _LINES.decode(row.line)
     if line.link:
         return f"{line.guest or 'a guest'} (link {line.link} of {line.user})"
-    if is_rewind or (line.user.startswith("os:") and line.session):
+    if is_rewind or (is_command(line.user) and line.session):
         return f"{line.user} (rewind {line.session})"
     return f"{line.user} (key {line.key_name})" if line.key_name else line.user or "unknown"
 
@@ -424,4 +424,4 @@ def _name(row: AnyRow, *, is_rewind: bool) -> str:
 def _plain_name(row: AnyRow) -> str:
     """As users may see it."""
     line = _LINES.decode(row.line)
-    return SOMEBODY if line.link or not line.user or line.user.startswith("os:") else line.user
+    return SOMEBODY if line.link or not line.user or is_command(line.user) else line.user
