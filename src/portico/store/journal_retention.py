@@ -18,31 +18,40 @@ from portico.store.signatures import NotSigned, Signer
 from portico.store.tables import journal, journal_proofs
 
 _REMOVED_AT_ONCE: Final = 2000
+_LONGEST: Final = timedelta(minutes=8)
 _MARKS: Final = 100
 """As many at most: rows may stay longer by this part of their time."""
 _NEWEST: Final = select(func.max(journal.c.number)).scalar_subquery()
+_OLDEST: Final = select(journal.c.at).order_by(journal.c.number).limit(1)
 _STORED: Final = select(journal_proofs.c.signed, journal_proofs.c.at).where(journal_proofs.c.name == LOWER_BOUND)
 
 
 async def remove_rows(database: Database, older_than: timedelta, signer: Signer) -> int:
     """Returns how many there were. Some at a time: meanwhile others write. The last row stays: the next number follows it.
 
-    If it is cut off, the next call continues.
+    If it is cut off, or takes too long, the next call continues.
     """
+    until = clock.uptime() + _LONGEST.total_seconds()
     age, now = clock.milliseconds(older_than), database.now()
     stored = await database.first(_STORED)
+    is_recent = stored is not None and now - stored.at < age // _MARKS
+    if is_recent and ((oldest := await database.first(_OLDEST)) is None or oldest.at >= now - age):
+        return 0
     is_old: ColumnElement[bool] = journal.c.at < now - age
     if stored:
         # What was done to a bound that is not signed is for `portico audit verify` to say: rows are removed nevertheless.
         with suppress(NotSigned):
-            if now - stored.at < age // _MARKS:
+            if is_recent:
                 is_old = journal.c.number <= signer.opened(BOUND, stored.signed, Bound).removed
             else:
                 bound = await database.at_once(partial(_advance, signer=signer, signed=stored.signed, now=now, age=age))
                 is_old = or_(journal.c.number <= bound.removed, and_(journal.c.number <= bound.before, is_old))
     old = select(journal.c.number).where(is_old, journal.c.number < _NEWEST).limit(_REMOVED_AT_ONCE)
     removed = 0
-    while count := await database.execute(delete(journal).where(journal.c.number.in_(old)), wait=SWEEP_WAIT):
+    while clock.uptime() < until:
+        count = await database.execute(delete(journal).where(journal.c.number.in_(old)), wait=SWEEP_WAIT)
+        if not count:
+            break
         removed += count
     return removed
 
