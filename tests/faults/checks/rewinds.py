@@ -58,7 +58,7 @@ async def _storage(kind: str, folder: File) -> AsyncIterator[Provider]:
         try:
             if kind.endswith("-versions"):
                 weed.client().put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
-            yield S3Provider(**weed.s3)
+            yield S3Provider(**weed.s3)  # type: ignore[arg-type]
         finally:
             weed.stop()
 
