@@ -36,7 +36,7 @@ _PAUSE_SECONDS: Final = 0.25
 _GATHER_SECONDS: Final = 0.002
 """The same for a row that a request waits for, while other changes are under way."""
 _GATHER_AT_MOST: Final = 0.02
-"""With PostgreSQL, half as long as the last batch took to write: all processes take turns, and each turn waits for the disk."""
+"""With PostgreSQL, half as long as the last batch took to write: all processes take turns, and each has five round trips."""
 _RETRY_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 5.0
 _LEFT_AT_ONCE: Final = 1000

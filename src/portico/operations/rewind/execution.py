@@ -23,7 +23,7 @@ from portico.runtime.tasks import for_each
 from portico.store.journal import Journal
 from portico.store.trash import Trashed, TrashRecords
 
-_AT_ONCE = 8
+_AT_ONCE = 16
 
 CHANGED = "changed"
 """Something else is there by now, which the journal does not know of."""
