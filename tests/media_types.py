@@ -7,6 +7,6 @@ import schemathesis
 from portico.api.tus import MEDIA_TYPE
 
 
-@schemathesis.serializer(MEDIA_TYPE)
+@schemathesis.serializer(MEDIA_TYPE)  # type: ignore[untyped-decorator]
 def octets(_: object, value: Any) -> bytes:
     return getattr(value, "data", None) or str(value).encode()

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -29,7 +30,6 @@ from portico.model.errors import (
     WrongPassword,
 )
 from portico.model.paths import Path
-from portico.model.rights import Right
 from portico.observability.metrics import Metrics
 from portico.operations.actors import request_context
 from portico.operations.actors.actor import Actor
@@ -43,7 +43,6 @@ from portico.providers.local.provider import LocalProvider
 from portico.server.composition import open_gateway
 from portico.settings import settings
 from portico.store.database import Database
-from portico.store.schema import migrate
 
 ADDRESS = "192.0.2.7"
 PASSWORD = "correct horse"
@@ -128,9 +127,7 @@ class Installation:
         return [(line["action"], line.get("path"), line["outcome"]) for line in self.lines]
 
 
-@pytest.fixture
-async def installation(tmp_path: pathlib.Path) -> AsyncIterator[Installation]:
-    (tmp_path / "files" / "web").mkdir(parents=True)
+def settings_of(home: pathlib.Path) -> settings.Settings:
     overrides = {
         "security.client-id": "second",
         "security.client-secret": "secret",
@@ -138,15 +135,16 @@ async def installation(tmp_path: pathlib.Path) -> AsyncIterator[Installation]:
         "journal.downloads": "false",  # their lines come later
         "upload.max-file-size": "10",
     }
-    chosen = settings.load(tmp_path, {}, overrides)
-    migrate(chosen.database_url)
+    return settings.load(home, {}, overrides)
+
+
+@pytest.fixture
+async def installation(tmp_path: pathlib.Path, first_installation: pathlib.Path) -> AsyncIterator[Installation]:
+    shutil.copytree(first_installation, tmp_path, dirs_exist_ok=True)
+    chosen = settings_of(tmp_path)
     database, passwords, long_work = Database(chosen.database_url), Passwords(), CancellableWork()
-    vault = Vault(SecretKey.load(chosen.secret_key_file, {}))
-    connections = Connections(database, vault)
-    await connections.add("local", "local", {"folder": str(tmp_path / "files")}, {})
+    connections = Connections(database, Vault(SecretKey.load(chosen.secret_key_file, {})))
     users = Users(database, passwords)
-    await users.add("web", PASSWORD)
-    await users.add("reader", PASSWORD, root="/web", rights=[Right.LIST])
     async with open_gateway(chosen, Metrics(), long_work) as gateway:
         yield Installation(tmp_path, users, connections, FrontEnd(gateway), long_work)
     passwords.close()

@@ -9,23 +9,15 @@ from portico.drive.cursors import CursorSeal
 from portico.model.paths import Path
 from portico.providers.contract.provider import Provider
 from portico.store.database import Database
-from portico.store.schema import migrate
 from portico.store.tables import connections
 
 from ...recorded_drive import RecordedDrive
 from .actions import JournaledRecords, with_trash
 
 
-@pytest.fixture(scope="session")
-def migrated_trash(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    file = tmp_path_factory.mktemp("trash") / "portico.db"
-    migrate(f"sqlite:///{file}")
-    return file
-
-
 @pytest.fixture
-async def records(migrated_trash: pathlib.Path, tmp_path: pathlib.Path) -> AsyncIterator[JournaledRecords]:
-    shutil.copy(migrated_trash, tmp_path / "trash.db")
+async def records(migrated_file: pathlib.Path, tmp_path: pathlib.Path) -> AsyncIterator[JournaledRecords]:
+    shutil.copy(migrated_file, tmp_path / "trash.db")
     database = Database(f"sqlite:///{tmp_path / 'trash.db'}")
     row = {"name": "c", "kind": "local", "options": "{}", "revision": 1}
     await database.execute(insert(connections), row)
