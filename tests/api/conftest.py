@@ -2,12 +2,16 @@ import asyncio
 import io
 import pathlib
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
+from dataclasses import replace
 from functools import cache
+from itertools import count
 
 import msgspec
 import pytest
+import pytest_asyncio
 import structlog
 
 from portico.accounts.connections import Connections, HomePaths
@@ -39,6 +43,16 @@ RIGHTS = {
     "watcher": frozenset({Right.LIST}),
 }
 """All of them see the same folder."""
+
+
+DATABASE = "portico.db"
+
+SHARES_GATEWAY = pytest.mark.asyncio(loop_scope="module")
+"""Of modules whose tests share a gateway: starting and stopping one takes most of the time of a short test."""
+OWN_GATEWAY = pytest.mark.asyncio(loop_scope="function")
+"""Of tests in such a module that need other settings, or a clock."""
+
+_NUMBERS = count(1)
 
 
 class Clock:
@@ -138,5 +152,45 @@ async def never_sweep(*_: object) -> None:
 
 
 @pytest.fixture
-async def gateway(open_gateway: OpenGateway) -> Gateway:
+async def own_gateway(open_gateway: OpenGateway) -> Gateway:
     return await open_gateway()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_gateway(first_home: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
+    home = tmp_path_factory.mktemp("shared") / "home"
+    shutil.copytree(first_home, home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("portico.server.composition._repeat", never_sweep)
+        async with running(settings_of(home)) as gateway:
+            yield gateway
+
+
+@pytest.fixture
+def gateway(request: pytest.FixtureRequest) -> Gateway:
+    """A gateway without files. In modules that share one, each test gets new users and a new root folder."""
+    if request.node.get_closest_marker("asyncio") != SHARES_GATEWAY.mark:
+        own: Gateway = request.getfixturevalue("own_gateway")
+        return own
+    common: Gateway = request.getfixturevalue("shared_gateway")
+    shared = replace(common, root=f"web-{next(_NUMBERS)}")
+    shared.files.mkdir(parents=True)
+    _renew_users(request.getfixturevalue("first_home") / DATABASE, shared.settings.home / DATABASE, shared.root)
+    return shared
+
+
+def _renew_users(first: pathlib.Path, changed: pathlib.Path, root: str) -> None:
+    with closing(sqlite3.connect(changed, isolation_level="IMMEDIATE")) as database:
+        database.execute("PRAGMA foreign_keys = ON")
+        database.execute("ATTACH ? AS first", [str(first)])
+        with database:
+            database.execute("CREATE TEMP TABLE renewed AS SELECT * FROM first.users")
+            database.execute("UPDATE renewed SET reach = replace(reach, '/web', ?)", [f"/{root}"])
+            database.execute("UPDATE renewed SET id = id + (SELECT seq FROM main.sqlite_sequence WHERE name = 'users')")
+            database.execute("DELETE FROM users")  # and with them all that they have
+            database.execute("INSERT INTO users SELECT * FROM renewed")
+            database.execute(
+                "INSERT INTO mounts SELECT NULL, users.id, NULL, path, connection, ?, rights, first.mounts.origin"
+                " FROM first.mounts JOIN first.users AS former ON former.id = user_id JOIN main.users USING (name)",
+                [f"/{root}"],
+            )

@@ -69,11 +69,13 @@ class Gateway:
     mounts: Mounts
     connections: Connections
     settings: Settings
+    root: str = "web"
+    """The root folder of the user `web`."""
 
     @property
     def files(self) -> pathlib.Path:
-        """The root folder of the user `web`, on disk."""
-        return self.settings.files_folder / "web"
+        """The root folder, on disk."""
+        return self.settings.files_folder / self.root
 
     @property
     def left_over(self) -> list[str]:
@@ -90,7 +92,7 @@ class Gateway:
 
     async def mount(self, path: str, rights: str, user: str = "web") -> None:
         """Give a folder of the user's root rights of its own."""
-        rule = MountRule(Path.parse(path), "local", f"/web{path}", parse_rights(rights))
+        rule = MountRule(Path.parse(path), "local", f"/{self.root}{path}", parse_rights(rights))
         await self.mounts.add(owner_of(user), rule)
 
     async def sign_in(self, name: str = "web") -> dict[str, str]:

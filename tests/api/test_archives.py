@@ -10,8 +10,10 @@ from portico.model.errors import ProviderUnavailable
 from portico.operations.files import archives
 from portico.providers.local.provider import LocalProvider
 
-from .conftest import OpenGateway
+from .conftest import OWN_GATEWAY, SHARES_GATEWAY, OpenGateway
 from .gateways import Gateway, address
+
+pytestmark = SHARES_GATEWAY
 
 FILES = {
     "reports/2026/january.csv": b"a,b\n" * 100,
@@ -172,6 +174,7 @@ async def test_a_tree_too_large_to_plan_is_sent_without_a_size(
 
 
 @pytest.mark.parametrize("limit", [{"zip.max-entries": "2"}, {"zip.max-size": "700"}])
+@OWN_GATEWAY
 async def test_limits(open_gateway: OpenGateway, limit: dict[str, str]) -> None:
     gateway = await open_gateway(**limit)
     gateway.put("small/a.txt", b"1" * 300)

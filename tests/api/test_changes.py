@@ -2,7 +2,10 @@ import pytest
 
 from portico.api.requests import FILESYSTEM
 
+from .conftest import SHARES_GATEWAY
 from .gateways import Gateway
+
+pytestmark = SHARES_GATEWAY
 
 
 def tree(gateway: Gateway) -> set[str]:

@@ -5,8 +5,11 @@ import json
 import pytest
 
 from ..names import DECEPTIVE, HONEST
+from .conftest import SHARES_GATEWAY
 from .gateways import Gateway, address
 from .shares import GuestClient, metadata, share
+
+pytestmark = SHARES_GATEWAY
 
 
 async def guest_of(gateway: Gateway, kind: str = "both") -> GuestClient:

@@ -11,8 +11,10 @@ import pytest
 from portico.operations.files.digests import Hashing
 from portico.store.digests import FileDigests
 
-from .conftest import OpenGateway
+from .conftest import OWN_GATEWAY, SHARES_GATEWAY, OpenGateway
 from .gateways import MULTIPART, Answer, Gateway, address, form, part
+
+pytestmark = SHARES_GATEWAY
 
 ALGORITHMS = {"sha-512": "sha512", "sha-256": "sha256", "sha": "sha1", "md5": "md5"}
 CONTENT = b"what was meant to be stored"
@@ -186,6 +188,7 @@ async def test_without_a_digest_nothing_is_hashed(gateway: Gateway, monkeypatch:
     assert (await send(gateway, form(file("file", CONTENT)))).status == 204
 
 
+@OWN_GATEWAY
 async def test_the_audit_log_has_the_refusal(open_gateway: OpenGateway) -> None:
     gateway = await open_gateway()
     await send(gateway, form(file("file", CONTENT, ("Content-MD5", digest("md5", OLD)))))
@@ -248,6 +251,7 @@ async def test_a_digest_is_not_that_of_another_version(gateway: Gateway) -> None
     assert await shown(gateway, "file") == [None] * 6
 
 
+@OWN_GATEWAY
 async def test_a_user_with_another_root_sees_the_same_digest(gateway: Gateway) -> None:
     await put(gateway, "sub/file", headers=WANTED)
     await gateway.users.change("reader", root="/web/sub")
@@ -268,6 +272,7 @@ async def test_a_verified_digest_is_returned_but_not_recorded(gateway: Gateway) 
     assert await shown(gateway, "file") == [None] * 6
 
 
+@OWN_GATEWAY
 async def test_nothing_is_asked_of_the_database_without_a_wish(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +307,7 @@ async def test_a_known_digest_is_shown_without_a_wish(gateway: Gateway) -> None:
     assert "digest" not in (await gateway.list("")).text
 
 
+@OWN_GATEWAY
 async def test_always(open_gateway: OpenGateway) -> None:
     gateway = await open_gateway(**{"upload.digest": "always"})
     assert (await put(gateway, "file")).headers["Repr-Digest"] == FIELD

@@ -12,8 +12,10 @@ from portico.model.rights import Right
 from portico.runtime.threads import ThreadPool
 from portico.store.tickets import LIFETIME
 
-from .conftest import Clock
+from .conftest import OWN_GATEWAY, SHARES_GATEWAY, Clock
 from .gateways import Gateway, address
+
+pytestmark = SHARES_GATEWAY
 
 CONTENT = bytes(range(256)) * 4
 LONG_AGO, LATER = "Mon, 01 Jan 2001 00:00:00 GMT", "Fri, 01 Jan 2100 00:00:00 GMT"
@@ -288,7 +290,7 @@ async def test_the_name_is_sent_to_old_and_new_clients(gateway: Gateway, name: s
     assert not set(encoded) & set("\"'();,/ ")
 
 
-def test_no_name_can_break_the_header() -> None:
+async def test_no_name_can_break_the_header() -> None:
     for code in range(0x250):
         header = content_disposition(f"a{chr(code)}b")
         assert header.isascii()
@@ -403,6 +405,7 @@ async def test_a_ticket_is_for_one_path(gateway: Gateway, file: str) -> None:
         assert (response.status_code, response.json()["code"]) == (401, "not-signed-in")
 
 
+@OWN_GATEWAY
 async def test_a_ticket_starts_no_download_after_a_minute(gateway: Gateway, file: str, clock: Clock) -> None:
     ticket = await ticket_for(gateway, file)
     clock.advance(LIFETIME - 1)
@@ -411,6 +414,7 @@ async def test_a_ticket_starts_no_download_after_a_minute(gateway: Gateway, file
     assert (await gateway.client.get(address(file), params={"ticket": ticket})).status_code == 401
 
 
+@OWN_GATEWAY
 async def test_a_player_renews_its_ticket(gateway: Gateway, file: str, clock: Clock) -> None:
     credentials = await gateway.sign_in()
 
@@ -475,6 +479,6 @@ async def test_a_ticket_is_for_a_file(gateway: Gateway, file: str, path: str, st
     assert (response.status_code, response.json()["code"]) == (status, code)
 
 
-def test_the_dates_of_these_tests_are_what_they_say() -> None:
+async def test_the_dates_of_these_tests_are_what_they_say() -> None:
     assert parsedate_to_datetime(LONG_AGO) < datetime.now(UTC) < parsedate_to_datetime(LATER)
     assert format_datetime(parsedate_to_datetime(LATER), usegmt=True) == LATER

@@ -19,8 +19,10 @@ from portico.model import errors
 from portico.model.errors import PorticoError, ProviderFailed, ProviderRefused, ProviderTimeout, ProviderUnavailable
 from portico.providers.local.provider import LocalProvider
 
-from .conftest import OpenGateway
+from .conftest import OWN_GATEWAY, SHARES_GATEWAY, OpenGateway
 from .gateways import MULTIPART, Gateway, address, form, named
+
+pytestmark = SHARES_GATEWAY
 
 CANARY = "canary-secret-9f2c"
 FIELDS = {"type", "title", "status", "detail", "instance", "code", "requestId"}
@@ -198,6 +200,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize(("status", "words", "request_"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+@OWN_GATEWAY
 async def test_each_error_has_its_answer(
     open_gateway: OpenGateway, monkeypatch: pytest.MonkeyPatch, status: int, words: str, request_: Request
 ) -> None:
@@ -213,6 +216,7 @@ async def test_each_error_has_its_answer(
     assert ("Retry-After" in response.headers) == (status == 503)
 
 
+@OWN_GATEWAY
 async def test_a_head_has_the_code_in_a_header(open_gateway: OpenGateway) -> None:
     gateway = await open_gateway()
     gateway.put("folder/file")
@@ -222,10 +226,11 @@ async def test_a_head_has_the_code_in_a_header(open_gateway: OpenGateway) -> Non
         assert "X-Error-Code" not in (await gateway.call("GET", path)).headers
 
 
-def test_the_table_is_whole() -> None:
+async def test_the_table_is_whole() -> None:
     assert {words.split()[0] for _, _, words, _ in CASES} | ELSEWHERE.keys() == PROBLEM_TYPES.keys()
 
 
+@OWN_GATEWAY
 async def test_an_address_that_is_not_allowed(open_gateway: OpenGateway) -> None:
     gateway = await open_gateway(**{"security.allowed-addresses": "192.0.2.0/24"})
     assert_problem(await gateway.client.get(address("")), 403, "address-not-allowed")
@@ -248,7 +253,7 @@ async def test_an_unknown_method_lists_the_known_ones(gateway: Gateway, method: 
     assert response.headers["Allow"] == allowed
 
 
-def test_every_error_has_a_kind() -> None:
+async def test_every_error_has_a_kind() -> None:
     family = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, PorticoError)]
     assert {each.code for each in family} == PROBLEM_TYPES.keys()
     assert all(100 < kind.status < 600 and kind.title for kind in PROBLEM_TYPES.values())

@@ -13,8 +13,10 @@ from portico.accounts.throttle import CREDENTIAL_FAILURES
 from portico.api.account import KEYS
 from portico.operations.actors import actor
 
-from .conftest import Clock, OpenGateway
+from .conftest import OWN_GATEWAY, SHARES_GATEWAY, Clock, OpenGateway
 from .gateways import Gateway, address
+
+pytestmark = SHARES_GATEWAY
 
 
 async def make(gateway: Gateway, **scope: Any) -> tuple[str, dict[str, Any]]:
@@ -31,6 +33,7 @@ async def ask(gateway: Gateway, key: str, method: str = "GET", path: str = addre
     return await gateway.client.request(method, path, headers=headers, **more)
 
 
+@OWN_GATEWAY
 async def test_a_key_is_made_shown_once_used_and_ended(
     open_gateway: OpenGateway, log_stream: io.StringIO, clock: Clock
 ) -> None:
@@ -134,6 +137,7 @@ async def test_a_key_that_ends_during_an_upload_stores_nothing(
     assert not gateway.left_over
 
 
+@OWN_GATEWAY
 async def test_a_key_is_used_from_where_it_may_be(gateway: Gateway, clock: Clock) -> None:
     key, _ = await make(gateway, addresses=["10.0.0.0/8"])
     answer = await ask(gateway, key)

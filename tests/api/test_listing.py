@@ -9,7 +9,10 @@ from portico.model.entries import Page
 from portico.model.paths import Path
 from portico.providers.local.provider import LocalProvider
 
+from .conftest import SHARES_GATEWAY
 from .gateways import Gateway, address
+
+pytestmark = SHARES_GATEWAY
 
 
 def names(body: dict[str, Any]) -> list[str]:
@@ -164,7 +167,7 @@ async def test_the_size_is_handed_on_up_to_the_maximum(
 ) -> None:
     response = await gateway.list(**({} if size is None else {"size": size}))
     assert response.status_code == 200
-    assert calls == [("/web", asked)]
+    assert calls == [(f"/{gateway.root}", asked)]
 
 
 @pytest.mark.parametrize(
@@ -272,8 +275,8 @@ async def test_a_cursor_is_the_same_for_everybody_who_sees_the_folder(gateway: G
         gateway.put(name)
     await gateway.users.change("watcher", root="/")
     cursor = (await gateway.list("a", size=1)).json()["nextCursor"]
-    response = await gateway.list("web/a", user="watcher", cursor=cursor)
-    assert [entry["absolutePath"] for entry in response.json()["content"]] == ["/web/a/2"]
+    response = await gateway.list(f"{gateway.root}/a", user="watcher", cursor=cursor)
+    assert [entry["absolutePath"] for entry in response.json()["content"]] == [f"/{gateway.root}/a/2"]
 
 
 async def test_a_cursor_of_a_folder_that_is_gone_is_refused(gateway: Gateway) -> None:

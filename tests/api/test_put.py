@@ -13,9 +13,11 @@ import pytest
 from portico.model.errors import ProviderUnavailable
 from portico.providers.local.provider import LocalProvider
 
-from .conftest import OpenGateway
+from .conftest import OWN_GATEWAY, SHARES_GATEWAY, OpenGateway
 from .gateways import MULTIPART, Answer, Gateway, address, form, named, part
 from .uploads import OLD, stored
+
+pytestmark = SHARES_GATEWAY
 
 NEW = b"the new content"
 
@@ -251,6 +253,7 @@ async def test_what_is_no_upload_of_a_file(
     assert gateway.left_over == []
 
 
+@OWN_GATEWAY
 async def test_limits(open_gateway: OpenGateway) -> None:
     gateway = await open_gateway(**{"upload.max-file-size": "10"})
     gateway.put("file", OLD)
@@ -327,6 +330,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@OWN_GATEWAY
 async def test_whether_it_is_new_is_asked_only_if_it_is_unknown(
     gateway_without_trash: Gateway, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,6 +346,7 @@ async def test_whether_it_is_new_is_asked_only_if_it_is_unknown(
     assert (await put(gateway, "new")).status_code == 201
 
 
+@OWN_GATEWAY
 async def test_a_storage_that_says_it_is_not_asked(
     gateway_without_trash: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,6 +360,7 @@ async def test_a_storage_that_says_it_is_not_asked(
     assert (await put(gateway, "a/file")).status_code == 204
 
 
+@OWN_GATEWAY
 async def test_a_storage_that_does_not_say_whether_it_is_new(
     gateway_without_trash: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,6 +381,7 @@ async def test_storage_that_keeps_replaced_files_is_not_asked(gateway: Gateway, 
     assert asked == []
 
 
+@OWN_GATEWAY
 async def test_the_question_does_not_outlive_the_upload(
     gateway_without_trash: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -454,6 +461,7 @@ async def test_a_digest_is_verified(gateway: Gateway, field: str) -> None:
     assert stored(gateway) == {"file": NEW}
 
 
+@OWN_GATEWAY
 async def test_the_audit_log_names_the_file(gateway: Gateway) -> None:
     await put(gateway, "a/file")
     (line,) = [line for line in audited(gateway) if '"done"' in line]

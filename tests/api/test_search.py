@@ -6,7 +6,10 @@ import pytest
 
 from portico.operations.files import search
 
+from .conftest import SHARES_GATEWAY
 from .gateways import Gateway
+
+pytestmark = SHARES_GATEWAY
 
 OLD, NEW = datetime(2020, 1, 1, tzinfo=UTC), datetime(2026, 6, 1, 12, tzinfo=UTC)
 FILES = {

@@ -7,8 +7,10 @@ from portico.api.account import KEYS
 from portico.model.paths import Path
 from portico.model.rights import Right
 
-from .conftest import Clock, OpenGateway
+from .conftest import OWN_GATEWAY, SHARES_GATEWAY, Clock, OpenGateway
 from .gateways import Gateway, address
+
+pytestmark = SHARES_GATEWAY
 
 
 async def test_the_session_says_who_is_signed_in(gateway: Gateway) -> None:
@@ -60,6 +62,7 @@ async def test_the_session_lists_the_mounts(gateway: Gateway) -> None:
     ]
 
 
+@OWN_GATEWAY
 async def test_the_session_says_where_files_are_kept_if_that_is_wanted(open_gateway: OpenGateway) -> None:
     gateway = await open_gateway(**{"page.show-storage": "true"})
     body = (await gateway.client.get("/backend/session", headers=await gateway.sign_in("reader"))).json()
@@ -88,6 +91,7 @@ async def test_logging_out_ends_no_other_session(gateway: Gateway) -> None:
     assert (await gateway.client.get("/backend/session", headers=other)).status_code == 200
 
 
+@OWN_GATEWAY
 async def test_a_token_expires(gateway: Gateway, clock: Clock) -> None:
     headers = await gateway.sign_in()
     clock.advance(3599)
@@ -97,6 +101,7 @@ async def test_a_token_expires(gateway: Gateway, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("change", ["disabled", "deleted", "new password"])
+@OWN_GATEWAY
 async def test_a_session_ends_within_a_second_of_its_user(gateway: Gateway, clock: Clock, change: str) -> None:
     headers = await gateway.sign_in()
     assert (await gateway.client.get(address(""), headers=headers)).status_code == 200

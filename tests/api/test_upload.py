@@ -9,9 +9,11 @@ from portico.api.requests import FILESYSTEM
 from portico.drive.connection_pool import ConnectionPool
 from portico.providers.local.provider import LocalProvider
 
-from .conftest import OpenGateway
+from .conftest import OWN_GATEWAY, SHARES_GATEWAY, OpenGateway
 from .gateways import MULTIPART, Answer, Gateway, address, form, named, part
 from .uploads import OLD, send, stored
+
+pytestmark = SHARES_GATEWAY
 
 # What is stored
 
@@ -264,6 +266,7 @@ async def test_an_upload_outlives_its_token(gateway: Gateway, monkeypatch: pytes
 # Limits and types
 
 
+@OWN_GATEWAY
 async def test_a_file_over_the_limit_is_refused_and_earlier_ones_stay(open_gateway: OpenGateway) -> None:
     gateway = await open_gateway(**{"upload.max-file-size": "1000"})
     gateway.put("b", OLD)
@@ -274,6 +277,7 @@ async def test_a_file_over_the_limit_is_refused_and_earlier_ones_stay(open_gatew
     assert gateway.left_over == []
 
 
+@OWN_GATEWAY
 async def test_files_over_the_limit_are_refused(open_gateway: OpenGateway) -> None:
     gateway = await open_gateway(**{"upload.max-files": "2"})
     assert (await gateway.upload("", {"a": b"", "b": b""})).status_code == 204

@@ -2,8 +2,11 @@
 
 import pytest
 
+from .conftest import SHARES_GATEWAY
 from .gateways import BOUNDARY, Gateway, form, named, part
 from .uploads import stored
+
+pytestmark = SHARES_GATEWAY
 
 
 @pytest.mark.parametrize(

@@ -232,5 +232,11 @@ class BrowserUser:
         assert not serious, serious
 
 
+def zeros(folder: Path, name: str, size: int) -> Path:
+    """A file of zeros that the browser reads itself. What `file` makes goes through three processes as JSON."""
+    (folder / name).write_bytes(bytes(size))
+    return folder / name
+
+
 def file(name: str, content: bytes = b"content", kind: str = "text/plain") -> FilePayload:
     return {"name": name, "mimeType": kind, "buffer": content}

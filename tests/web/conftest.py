@@ -2,9 +2,10 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from ..gateways import Gateway
 from ..servers import apt
@@ -21,6 +22,10 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # Pages of one context share a process: starting one takes half of the CPU of opening a page.
+    "--renderer-process-limit=1",
+    "--disable-site-isolation-trials",
+    "--disable-features=IsolateOrigins,site-per-process",
     # No other host can be resolved.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
@@ -34,6 +39,8 @@ OTHERS = {
     "phone": "list,download,upload,overwrite,share",
 }
 """More users of the same folder, with other rights than `web`."""
+
+USUAL: dict[str, Any] = {"locale": "en-GB", "viewport": {"width": 1280, "height": 800}}
 
 PATIENCE = 120_000
 """Milliseconds after which a wait is a hang."""
@@ -85,18 +92,61 @@ def root(gateway: Gateway) -> Path:
     return gateway.files / "web"
 
 
+class UsualContext:
+    """For the first user of each test who has no wishes. Between tests, a blank page keeps its process alive."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._blank: Page | None = None
+
+    def get(self) -> BrowserContext:
+        if self._blank is None:
+            self._blank = self._browser.new_context(**USUAL).new_page()
+        return self._blank.context
+
+    def forget(self, origins: set[str]) -> None:
+        """Make it like a new one, or leave it if its clock has been replaced."""
+        assert self._blank
+        context = self._blank.context
+        for page in context.pages:
+            if page is not self._blank:
+                page.close()
+        if not self._blank.evaluate("/native code/.test(Date)"):
+            context.close()
+            self._blank = None
+            return
+        context.unroute_all()
+        context.set_offline(False)
+        context.clear_cookies()
+        context.clear_permissions()
+        session = context.new_cdp_session(self._blank)
+        session.send("Network.clearBrowserCache")
+        for origin in origins:
+            session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+        session.detach()
+
+
+@pytest.fixture(scope="package")
+def usual_context(browser: Browser) -> UsualContext:
+    return UsualContext(browser)
+
+
 @pytest.fixture
-def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """Opens the page in a new browser context, if wanted with the session of `web`. At the end, expects no console output
-    and no requests to other origins."""
+def open_page(browser: Browser, usual_context: UsualContext) -> Iterator[OpenPage]:
+    """Opens the page in a browser context of its own, if wanted with the session of `web`. At the end, expects no console
+    output and no requests to other origins."""
     contexts: list[BrowserContext] = []
     users: list[BrowserUser] = []
+    shared: set[str] = set()
 
     def begin(gateway: Gateway, address: str = "/", *, signed_in: bool = False, **options: object) -> BrowserUser:
-        usual = {"locale": "en-GB", "viewport": {"width": 1280, "height": 800}}
-        context = browser.new_context(**{**usual, **options})  # type: ignore[arg-type]
+        if users or options:
+            context = browser.new_context(**{**USUAL, **options})
+            contexts.append(context)
+        else:
+            context = usual_context.get()
+            shared.add(gateway.url)
         context.set_default_timeout(PATIENCE)
-        contexts.append(context)
         user = BrowserUser(gateway, context.new_page())
         users.append(user)
         if signed_in:
@@ -109,6 +159,8 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     yield begin
     for context in contexts:
         context.close()
+    if shared:
+        usual_context.forget(shared)
     for user in users:
         user.check_silence()
 

@@ -23,7 +23,7 @@ def user(open_page: OpenPage, gateway: Gateway, root: Path) -> BrowserUser:
     (root / "trip" / HOSTILE).write_text("odd")
     (root / "trip" / "notes.txt").write_text("notes")
     (root / "alone.txt").write_text("alone")
-    return open_page(gateway, accept_downloads=True, signed_in=True)
+    return open_page(gateway, signed_in=True)
 
 
 def content(download: Download) -> dict[str, str]:

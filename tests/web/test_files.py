@@ -23,7 +23,7 @@ def user(open_page: OpenPage, gateway: Gateway, root: Path) -> BrowserUser:
     (root / "inbox").mkdir()
     for name in ("alpha.txt", "beta.txt", "gamma.txt"):
         (root / name).write_text(f"this is {name}")
-    return open_page(gateway, accept_downloads=True, signed_in=True)
+    return open_page(gateway, signed_in=True)
 
 
 def picture(width: int, height: int) -> bytes:

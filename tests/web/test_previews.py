@@ -3,11 +3,12 @@
 import math
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 import portico
 
@@ -235,23 +236,28 @@ def test_a_video_is_played_from_any_position(user: BrowserUser, root: Path, gate
     user.dialog.press("Escape")
 
 
-@pytest.fixture
-def modules(open_page: OpenPage, gateway: Gateway) -> Page:
-    """The page's sources, module by module, at /page/src/."""
-    page = open_page(gateway).page
+@pytest.fixture(scope="module")
+def modules(browser: Browser) -> Iterator[Page]:
+    """A blank page with the sources of two modules, without a gateway."""
+    page = browser.new_page()
 
     def serve(route: Route) -> None:
-        name = route.request.url.partition("/page/src/")[2]
-        route.fulfill(body=(SOURCES / name).read_text(), content_type="text/javascript")
+        name = route.request.url.removeprefix("http://modules.test/")
+        if name:
+            route.fulfill(body=(SOURCES / name).read_text(), content_type="text/javascript")
+        else:
+            route.fulfill(body="<!doctype html>", content_type="text/html")
 
-    page.route("**/page/src/**", serve)
+    page.route("**", serve)
+    page.goto("http://modules.test/")
     page.evaluate(
         """async () => {
-          globalThis.csv = await import("/page/src/previews/csv.js");
-          globalThis.markdown = await import("/page/src/previews/markdown.js");
+          globalThis.csv = await import("/previews/csv.js");
+          globalThis.markdown = await import("/previews/markdown.js");
         }"""
     )
-    return page
+    yield page
+    page.close()
 
 
 def test_records_of_a_table(modules: Page) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from playwright.sync_api import expect
 
 from ..gateways import Gateway
-from .browser_user import BrowserUser, file
+from .browser_user import BrowserUser, file, zeros
 from .conftest import PASSWORD, OpenPage
 from .test_accessibility import PHONE
 from .test_resumable import SIZE, Sent, begin
@@ -27,7 +27,7 @@ def sharer(open_page: OpenPage, gateway: Gateway) -> BrowserUser:
     return user
 
 
-def test_a_file_request_by_keyboard_alone(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
+def test_a_file_request_by_keyboard_alone(open_page: OpenPage, gateway: Gateway, root: Path, tmp_path: Path) -> None:
     (root / "inbox").mkdir()
     owner = sharer(open_page, gateway)
     expect(owner.row("inbox")).to_be_visible()
@@ -67,7 +67,7 @@ def test_a_file_request_by_keyboard_alone(open_page: OpenPage, gateway: Gateway,
         if guest.page.get_by_role("button", name="Choose files").evaluate("it => it === document.activeElement"):
             break
     expect(guest.page.get_by_role("button", name="Choose files")).to_be_focused()
-    sent = [file("report.txt", b"first"), file("large.bin", bytes(17 * 2**20))]
+    sent = [zeros(tmp_path, "report.txt", 5), zeros(tmp_path, "large.bin", 17 * 2**20)]
     guest.chooser_by_key("Enter").set_files(sent)
     expect(guest.page.locator(".sent")).to_contain_text("2 files uploaded")
     expect(guest.page.get_by_role("heading", name="Thank you")).to_be_visible()

@@ -8,7 +8,7 @@ from playwright.sync_api import Request, expect
 
 from ..gateways import Gateway
 from ..servers.line import Line
-from .browser_user import BrowserUser, file
+from .browser_user import BrowserUser, file, zeros
 from .conftest import OpenPage
 from .test_resumable import MODIFIED, line, user
 from .test_upload import summary
@@ -59,9 +59,9 @@ def test_many_files_in_few_requests(user: BrowserUser, root: Path, many: Path) -
     assert {path.stat().st_mtime for path in root.rglob("*.txt")} == {MODIFIED}
 
 
-def test_requests_are_not_too_large(user: BrowserUser, root: Path) -> None:
+def test_requests_are_not_too_large(user: BrowserUser, tmp_path: Path) -> None:
     uploads = Uploads(user)
-    user.choose_files(*(file(f"{number}.bin", bytes(1_500_000)) for number in range(6)))
+    user.choose_files(*(zeros(tmp_path, f"{number}.bin", 1_500_000) for number in range(6)))
     summary(user, "6 files uploaded")
     assert uploads.methods == ["POST"] * 3
 
@@ -95,12 +95,12 @@ def test_single_file_whose_name_is_taken(user: BrowserUser, root: Path) -> None:
     assert {path.name: path.read_bytes() for path in root.iterdir()} == {"a.txt": b"old", "a (1).txt": b"new"}
 
 
-def test_line_that_is_cut_within_a_put(user: BrowserUser, line: Line, root: Path) -> None:
+def test_line_that_is_cut_within_a_put(user: BrowserUser, line: Line, root: Path, tmp_path: Path) -> None:
     user.expect_refusal("net::ERR")
     user.expect_refusal(409)  # while the gateway still works on the request that was cut
     line.cut_after(1_000_000, 2_000_000)
     uploads = Uploads(user)
-    user.choose_files(file("a.bin", bytes(5_000_000)))
+    user.choose_files(zeros(tmp_path, "a.bin", 5_000_000))
     summary(user, "1 file uploaded")
     assert line.cuts == 2
     assert len({request.headers["idempotency-key"] for request in uploads.requests}) == 1
@@ -157,11 +157,11 @@ def test_refused_file_does_not_affect_the_others(user: BrowserUser, root: Path) 
     assert uploads.methods == ["POST", "POST", "PUT"]
 
 
-def test_cancelling_one_file_of_a_request(open_page: OpenPage, gateway: Gateway, root: Path) -> None:
+def test_cancelling_one_file_of_a_request(open_page: OpenPage, gateway: Gateway, root: Path, tmp_path: Path) -> None:
     user = open_page(gateway, signed_in=True)
     user.expect_refusal(404)  # it looks whether the others were stored
     user.slow_down(500_000)
-    user.choose_files(*(file(f"{number}.bin", bytes(1_000_000)) for number in range(3)))
+    user.choose_files(*(zeros(tmp_path, f"{number}.bin", 1_000_000) for number in range(3)))
     row = user.upload_panel.get_by_role("listitem").filter(has_text="1.bin")
     user.wait_until(lambda: float(row.locator("progress").get_attribute("value") or 0) > 0)
     user.upload_panel.get_by_role("button", name="Cancel 1.bin").click()
