@@ -71,7 +71,7 @@ def measure(work: Workspace, quick: bool) -> Iterator[Line]:
 
 def _servers(work: Workspace, proxy: FarAway) -> dict[str, Server]:
     options = s3_options(proxy.target.url)
-    servers = {}
+    servers: dict[str, Server] = {}
     for name, settings in {OURS: {}, NO_TRASH: {"PORTICO_TRASH_RETENTION": "0"}}.items():
         top = f"/portico-{len(servers)}"
         home = Home(work, f"home{top.replace('/', '-')}", settings)

@@ -647,7 +647,7 @@ class Drive:
 
     async def _transfer(
         self,
-        transfer: Callable[..., Awaitable[None]],
+        transfer: Callable[..., Awaitable[Entry | None]],
         source: Path,
         to: "Drive",
         target: Path,
@@ -658,11 +658,14 @@ class Drive:
         async with to.placed(self, source, target, on_conflict, on_name) as (target, replace):
             place = self._place(source)
             change.concern(self.place(source), to.place(target))
-            missing = await to.missing_folders(target)
+            missing = 0 if self._provider.reports_arrival else await to.missing_folders(target)
             with with_advice(to.resume_advice(target, replace), source):
                 async with to._replacing(target, replace, change, place) as kept:
-                    await transfer(place, to._place(target), replace=replace, kept=kept)
-            await to.note_arrived(target, change, missing)
+                    arrived = await transfer(place, to._place(target), replace=replace, kept=kept)
+            if arrived:
+                change.stored(arrived)
+            else:
+                await to.note_arrived(target, change, missing)
         return target
 
     @asynccontextmanager

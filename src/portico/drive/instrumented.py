@@ -44,6 +44,7 @@ class InstrumentedProvider(Provider):
         self.max_page_size = inner.max_page_size  # type: ignore[misc]
         self.renames_at_commit = inner.renames_at_commit  # type: ignore[misc]
         self.has_folders = inner.has_folders  # type: ignore[misc]
+        self.reports_arrival = inner.reports_arrival  # type: ignore[misc]
         self.small_file = inner.small_file  # type: ignore[misc]
         self.keeps_at_commit = inner.keeps_at_commit  # type: ignore[misc]
         self.reports_replacement = inner.reports_replacement  # type: ignore[misc]

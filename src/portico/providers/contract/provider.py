@@ -90,6 +90,9 @@ class Provider(ABC):
     keeps_at_commit: ClassVar[bool] = False
     """Whether `write` keeps the file that it replaces, as `KeptFile` says. Otherwise, `KeptFile.prepare` calls `copy_to_trash`."""
 
+    reports_arrival: ClassVar[bool] = False
+    """Whether `copy` and `move` return what is at the target then, so that nobody has to look."""
+
     small_file: ClassVar[int] = 0
     """Bytes. `read_small` reads files up to this size; 0: it reads none."""
 
@@ -237,8 +240,10 @@ class Provider(ABC):
         """
 
     @abstractmethod
-    async def copy(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
-        """Copy a file or a whole folder. Each file appears whole or not at all.
+    async def copy(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> Entry | None:
+        """Copy a file or a whole folder. Each file appears whole or not at all. See `reports_arrival` for the result.
 
         A folder copied onto a folder is merged into it. If the copy fails midway, the error says how much was done, and
         repeating the call with `replace` continues. If it is cancelled, complete copies stay.
@@ -251,7 +256,9 @@ class Provider(ABC):
         """
 
     @abstractmethod
-    async def move(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
+    async def move(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> Entry | None:
         """As `copy`, but the source is removed once its copy exists. Files added to the source in the meantime stay.
 
         A file that is replaced during the move is either moved or stays, in both cases as its newest version. `Changed`:

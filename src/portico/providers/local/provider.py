@@ -48,6 +48,7 @@ class LocalProvider(Provider):
     renames_at_commit = True
     reports_replacement = True
     keeps_at_commit = True
+    reports_arrival = True
     small_file = SMALL
     max_page_size = 5000
     max_file_size = 2**63 - 1
@@ -156,29 +157,31 @@ class LocalProvider(Provider):
         if staged and not cancelled:  # after a cancellation, the next sweep removes it
             await self._threads.run_long(self._threads.removals, path, staging.remove_staged, self._top, staged)
 
-    async def copy(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
+    async def copy(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> Entry | None:
         threads = self._threads
-        is_small = await threads.run(threads.metadata, source, self._is_small_file, source)
-        pool = threads.writes if is_small else threads.trees
 
-        async def copy() -> None:
-            await threads.run_long(pool, source, trees.copy, self._top, source, target, replace, kept)
+        async def copy() -> Entry | None:
+            arguments = source, trees.copy, self._top, source, target, replace, kept
+            with suppress(trees.TakesLong):
+                return await threads.run_long(threads.writes, *arguments, _SMALL_FILE)
+            return await threads.run_long(threads.trees, *arguments)
 
-        await self._keeping(target, kept, copy)
+        return await self._keeping(target, kept, copy)
 
-    def _is_small_file(self, path: Path) -> bool:
-        with found(self._top, path) as (_, info):
-            return not is_folder(info) and info.st_size <= _SMALL_FILE
-
-    async def move(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
-        async def rename() -> tuple[bool, bool]:
+    async def move(
+        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+    ) -> Entry | None:
+        async def rename() -> tuple[Entry | None, bool]:
             return await self._threads.run_change(source, trees.rename, self._top, source, target, replace, kept)
 
-        renamed, cancelled = await self._keeping(target, kept, rename)
-        if not renamed:
+        arrived, cancelled = await self._keeping(target, kept, rename)
+        if arrived is None:
             if cancelled:
                 raise asyncio.CancelledError
             await self._threads.run_long(self._threads.trees, source, trees.merge, self._top, source, target)
+        return arrived
 
     async def _keeping(self, target: Path, kept: KeptFile | None, change: Callable[[], Awaitable[T]]) -> T:
         """The result of a change, before which the file that it replaces is copied if it cannot be linked."""

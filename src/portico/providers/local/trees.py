@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Self
 
+from portico.model.entries import Entry
 from portico.model.errors import NotFound, NotPossible, already_exists, cannot_replace_folder, counting
 from portico.model.paths import Path, name_flaw
 from portico.providers.contract.provider import DoesNotFitInTrash
@@ -13,11 +14,13 @@ from portico.providers.contract.uploads import KeptFile
 from portico.providers.local.confined_fs import (
     FOLDER_FLAGS,
     Volume,
+    entry_of,
     found,
     is_folder,
     lstat,
     open_child,
     open_folder,
+    opened_deepest,
     opened_folder,
     visible,
 )
@@ -123,17 +126,57 @@ _CHUNK = 16 * 2**20
 """Bytes that are copied between two checks for cancellation."""
 
 
+class TakesLong(Exception):
+    """What is to be copied may take long. Nothing was done."""
+
+
 def copy(
-    token: CancelToken, top: Volume, source: Path, target: Path, replace: bool, kept: KeptFile | None = None
-) -> None:
+    token: CancelToken,
+    top: Volume,
+    source: Path,
+    target: Path,
+    replace: bool,
+    kept: KeptFile | None = None,
+    at_most: int | None = None,
+) -> Entry | None:
+    """What is at the target then; None for a folder that was merged. With `at_most`, `TakesLong` for a folder, or a
+    file with more bytes."""
     token.check()
     with found(top, source) as (_, info):
         folder = is_folder(info)
-    if folder:
-        _claim_folder(top, target, replace)
-        _copy_tree(token, top, source, target, replace)
-    else:
-        _copy_file(token, top, source, target, replace, kept)
+    if at_most is not None and (folder or info.st_size > at_most):
+        raise TakesLong
+    if not folder:
+        return _copy_file(token, top, source, target, replace, kept)
+    with _made_parent(top, target) as (_, made):
+        merges = not _claim_folder(top, target, replace)
+    _copy_tree(token, top, source, target, replace)
+    if merges:
+        return None
+    with found(top, target) as (_, info):
+        return _arrived(target, info, made)
+
+
+@contextmanager
+def _made_parent(top: Volume, target: Path) -> Iterator[tuple[int, int]]:
+    """The open folder above a target, which is made if it is missing, and how many folders were made."""
+    missing = 0
+    try:
+        folder = open_folder(top, target.parent)
+    except FileNotFoundError:
+        with opened_deepest(top, target.parent) as (_, depth):
+            missing = len(target.parent.segments) - depth
+        folder = open_folder(top, target.parent, make=True)
+    try:
+        yield folder, missing
+    finally:
+        os.close(folder)
+
+
+def _arrived(target: Path, info: os.stat_result, made_folders: int) -> Entry:
+    entry = entry_of(target.name, info, with_etag=True)
+    entry.made_folders = made_folders
+    return entry
 
 
 def delete(top: Volume, path: Path, recursive: bool) -> str | None:
@@ -171,33 +214,35 @@ def link(top: Volume, path: Path, place: Path) -> bool:
             return link_replaced(folder, path.name, trash, place.name)
 
 
-def rename(top: Volume, source: Path, target: Path, replace: bool, kept: KeptFile | None = None) -> bool:
-    """Move by renaming; False if the target is a folder with content that may be replaced: then call `merge`."""
-    with found(top, source) as (source_folder, info):
+def rename(top: Volume, source: Path, target: Path, replace: bool, kept: KeptFile | None = None) -> Entry | None:
+    """Move by renaming; what has arrived. None if the target is a folder with content that may be replaced: then call
+    `merge`."""
+    with found(top, source) as (source_folder, info), _made_parent(top, target) as (target_folder, made):
         if is_folder(info):
             _claim_folder(top, target, replace)
-        with opened_folder(top, target.parent, make=True) as target_folder:
-            if not is_folder(info):
-                with ExitStack() as stack:
-                    if kept:  # while this is held, no upload takes the place of the file that is kept
-                        staging = stack.enter_context(opened_staging(top))
-                        stack.enter_context(commit_lock(staging, target_folder, target.name, alone=True))
-                    existing = lstat(target_folder, target.name)
-                    check_replaceable(existing, target, replace=replace)
-                    if existing and os.path.samestat(existing, info):
-                        # Two links to one file: a rename would leave both.
-                        os.unlink(source.name, dir_fd=source_folder)
-                    else:
-                        if existing and kept:
-                            keep_replaced(top, kept, target_folder, target.name)
-                        move_into(source_folder, source.name, target_folder, target, replace=replace)
-            elif not _rename_folder(source_folder, source.name, target_folder, target.name):
-                if not replace:  # something was put into the folder that was just created
-                    raise already_exists(target.name)
-                return False
-            os.fsync(target_folder)
-        os.fsync(source_folder)
-    return True
+        else:
+            with ExitStack() as stack:
+                if kept:  # while this is held, no upload takes the place of the file that is kept
+                    staging = stack.enter_context(opened_staging(top))
+                    stack.enter_context(commit_lock(staging, target_folder, target.name, alone=True))
+                existing = lstat(target_folder, target.name)
+                check_replaceable(existing, target, replace=replace)
+                if existing and os.path.samestat(existing, info):
+                    # Two links to one file: a rename would leave both.
+                    os.unlink(source.name, dir_fd=source_folder)
+                else:
+                    if existing and kept:
+                        keep_replaced(top, kept, target_folder, target.name)
+                    move_into(source_folder, source.name, target_folder, target, replace=replace)
+        if is_folder(info) and not _rename_folder(source_folder, source.name, target_folder, target.name):
+            if not replace:  # something was put into the folder that was just created
+                raise already_exists(target.name)
+            return None
+        arrived = lstat(target_folder, target.name)
+        os.fsync(target_folder)
+        if not os.path.sameopenfile(source_folder, target_folder):
+            os.fsync(source_folder)
+    return _arrived(target, arrived or info, made)  # it may have been moved on meanwhile
 
 
 def merge(token: CancelToken, top: Volume, source: Path, target: Path) -> None:
@@ -284,19 +329,21 @@ def _rename_folder(source_folder: int, source: str, target_folder: int, target: 
     return True
 
 
-def _claim_folder(top: Volume, target: Path, replace: bool) -> None:
-    """Create the target folder unless it may exist: of two callers, one fails."""
+def _claim_folder(top: Volume, target: Path, replace: bool) -> bool:
+    """Create the target folder unless it may exist: of two callers, one fails. Whether there was none."""
     if replace:
+        info = None
         with suppress(FileNotFoundError), opened_folder(top, target.parent) as folder:
             info = lstat(folder, target.name)
             if info is not None and not is_folder(info):
                 raise already_exists(target.name)
-        return
+        return info is None
     with opened_folder(top, target.parent, make=True) as folder:
         try:
             os.mkdir(target.name, dir_fd=folder)
         except FileExistsError:
             raise already_exists(target.name) from None
+    return True
 
 
 def _copy_tree(token: CancelToken, top: Volume, source: Path, target: Path, replace: bool) -> None:
@@ -334,15 +381,16 @@ def _copy_tree(token: CancelToken, top: Volume, source: Path, target: Path, repl
 
 def _copy_file(
     token: CancelToken, top: Volume, source: Path, target: Path, replace: bool, kept: KeptFile | None
-) -> None:
+) -> Entry:
     if source == target:
         raise NotPossible("A file can't be copied onto itself. Choose another target.")
     staged = StagedFile(top, target, replace=replace, kept=kept, alone=kept is not None)
     try:
         with opened_folder(top, source.parent) as folder, OpenFile(folder, source) as file:
             _copy_content(token, file.fileno(), staged.open())
-        staged.commit()
+        arrived = staged.commit()
         count()
+        return arrived
     finally:
         staged.discard()
 
