@@ -179,7 +179,7 @@ async def test_a_plan_is_kept_until_it_has_ended_or_for_an_hour(
 
 async def test_an_unknown_one(rewinds: Rewinds) -> None:
     for work in (rewinds.get, rewinds.cancel, rewinds.run):
-        with pytest.raises(NotFound, match="This rewind doesn.t exist"):
+        with pytest.raises(NotFound, match=r"This rewind doesn.t exist"):
             await work("nope")
 
 
