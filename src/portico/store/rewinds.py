@@ -37,9 +37,12 @@ class RewindRecord(msgspec.Struct):
     done: int
     """How many steps of the plan were carried out."""
     report: str
+    """What was left alone; of a user's own, the first of it."""
     cancel_wanted: bool
     started_at: int
     ended_at: int | None = None
+    left_alone: int = 0
+    """How much was left alone."""
 
 
 _COLUMNS: Final = [rewinds.c[name] for name in RewindRecord.__struct_fields__]
@@ -80,13 +83,13 @@ class RewindRecords:
         query = select(rewinds.c.id).where(rewinds.c.state == RUNNING).order_by(rewinds.c.started_at)
         return [row.id for row in await self.database.fetch(query)]
 
-    async def save(self, rewind_id: str, before: int, done: int, report: str | None) -> bool | None:
+    async def save(self, rewind_id: str, before: int, done: int, report: str | None, left_alone: int) -> bool | None:
         """Whether it is to continue; None if another process carries it out, because it took this one for dead.
 
         `before`: what was saved last. `report`: if there is more of it.
         """
         mine = (rewinds.c.id == rewind_id, rewinds.c.done == before, rewinds.c.ended_at.is_(None))
-        values = {"done": done} | ({} if report is None else {"report": report})
+        values = {"done": done} | ({} if report is None else {"report": report, "left_alone": left_alone})
         if not await self.database.execute(update(rewinds).where(*mine).values(values)):
             return None
         row = await self.database.first(select(rewinds.c.cancel_wanted).where(rewinds.c.id == rewind_id))

@@ -262,7 +262,7 @@ changes_begun = Table(
 )
 
 # Rewinds, while they run and for some time after. `plan` has their steps, until they end, and `steps` how many of each kind there
-# are, of which `done` were carried out.
+# are, of which `done` were carried out. `left_alone` is how much was left alone; `report` lists it, or the first of it.
 rewinds = Table(
     "rewinds",
     metadata,
@@ -276,6 +276,7 @@ rewinds = Table(
     Column("started_at", BigInteger, nullable=False, index=True),
     Column("ended_at", BigInteger),
     Column("steps", Text, nullable=False, server_default="{}"),
+    Column("left_alone", BigInteger, nullable=False, server_default="0"),
 )
 
 # Uploads that have not ended: those that a client may resume, and those that one request sends in parts to a service.

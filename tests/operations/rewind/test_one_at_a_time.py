@@ -3,14 +3,17 @@
 import asyncio
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from portico.accounts.share_links import ShareLinks
 from portico.drive.connection_pool import ConnectionPool
 from portico.model.errors import InvalidRequest, NotFound
+from portico.operations.actors.request_context import RequestContext
 from portico.operations.rewind import rewinds as module
 from portico.operations.rewind.execution import Execution
-from portico.operations.rewind.plan import Plan
+from portico.operations.rewind.places import Places
+from portico.operations.rewind.plan import LeftAlone, Plan
 from portico.operations.rewind.rewinds import RewindRequest, Rewinds
 from portico.operations.rewind.steps import Step
 from portico.store.database import Database
@@ -175,6 +178,26 @@ async def test_a_plan_is_kept_until_it_has_ended_or_for_an_hour(
         await rewinds.records.sweep()
         assert {rewind_id for rewind_id, _ in await rewinds.records.requests(0)} == known
         clock.advance(3601)
+
+
+async def test_the_report_of_a_users_own_has_a_limit(
+    rewinds: Rewinds, steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_LISTED", 3)
+    monkeypatch.setattr(Execution, "carry_out", failing)
+    conflicts = [LeftAlone("conflict", ("c", name), "upload") for name in "xy"]
+    todo = Plan([Step("remove", ("c", name)) for name in "abc"], conflicts)
+    for request, listed in ((msgspec.structs.replace(REQUEST, own=1), 3), (REQUEST, 5)):
+        rewind_id = await rewinds.begin(request, todo)
+        record = await rewinds.records.get(rewind_id)
+        assert record
+        await rewinds.carry_out(record, cast("Places", None), cast("RequestContext", None))
+        assert (found := await rewinds.records.get(rewind_id))
+        assert (found.left_alone, len((await rewinds.get(rewind_id)).left_alone)) == (5, listed)
+
+
+async def failing(_: object, steps: list[Step], **__: object) -> list[Any]:
+    return [(step, "failed", "refused") for step in steps]
 
 
 async def test_an_unknown_one(rewinds: Rewinds) -> None:

@@ -22,7 +22,7 @@ from portico.operations.actors.tree import Tree
 from portico.operations.rewind.execution import FAILED as FAILED_STEP
 from portico.operations.rewind.places import OUT_OF_REACH, OwnPlaces
 from portico.operations.rewind.plan import CONFLICT, LeftAlone, Plan
-from portico.operations.rewind.rewinds import SOMEBODY, RewindRequest, Rewinds
+from portico.operations.rewind.rewinds import MOST_LISTED, SOMEBODY, RewindRequest, Rewinds
 from portico.operations.rewind.steps import Step
 from portico.runtime import clock, progress_counter
 from portico.runtime.progress_counter import ProgressCounter
@@ -35,8 +35,6 @@ MOST_CHANGES: Final = 100_000
 _AT_MOST: Final = 20
 """Steps between two saves of the progress."""
 _RETRY_SECONDS: Final = 5
-MOST_LISTED: Final = 1000
-"""Of what is left alone."""
 
 
 class OwnLeftAlone(msgspec.Struct, frozen=True):
@@ -87,14 +85,15 @@ class OwnRewinds:
     async def plan(self, since: int, until: int | None = None, path: Path = TOP) -> OwnRewind:
         """What would be undone. `since`, `until`: milliseconds since the epoch, the latter not included."""
         request, places, found = await self._planned(since, until, path)
-        return _shown(None, PLANNED, request, _counted(found.steps), 0, found.left_alone, places)
+        return _shown(None, PLANNED, request, _counted(found.steps), 0, found.left_alone, len(found.left_alone), places)
 
     async def begin(self, since: int, until: int | None = None, path: Path = TOP) -> OwnRewind:
         """Plan it for `run`. `RequestRunning` while another one of the user is under way."""
         async with self._alone():
             request, places, found = await self._planned(since, until, path)
             rewind_id = await self._rewinds.begin(request, found)
-        return _shown(rewind_id, PLANNED, request, _counted(found.steps), 0, found.left_alone, places)
+        left_alone = found.left_alone
+        return _shown(rewind_id, PLANNED, request, _counted(found.steps), 0, left_alone, len(left_alone), places)
 
     async def _planned(self, since: int, until: int | None, path: Path) -> tuple[RewindRequest, OwnPlaces, Plan]:
         now = self._rewinds.records.database.now()
@@ -180,7 +179,7 @@ class OwnRewinds:
         steps = msgspec.json.decode(record.steps, type=dict[str, int])
         left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
         state = RUNNING if record.state == STARTED else record.state
-        return _shown(record.id, state, request, steps, record.done, left_alone, places)
+        return _shown(record.id, state, request, steps, record.done, left_alone, record.left_alone, places)
 
     @property
     def _lease(self) -> str:
@@ -208,6 +207,7 @@ def _shown(
     steps: Mapping[str, int],
     done: int,
     left_alone: Sequence[LeftAlone],
+    left_alone_count: int,
     places: OwnPlaces,
 ) -> OwnRewind:
     return OwnRewind(
@@ -219,7 +219,7 @@ def _shown(
         steps=steps,
         done=done,
         left_alone=[_left_alone(each, places) for each in left_alone[:MOST_LISTED]],
-        left_alone_count=len(left_alone),
+        left_alone_count=left_alone_count,
     )
 
 

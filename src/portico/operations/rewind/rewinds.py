@@ -45,6 +45,8 @@ SOMEBODY: Final = "?"
 """Instead of the name of an administrator or a guest, in what a user may see."""
 _AT_MOST: Final = 200
 """Steps between two saves of the progress, which is told, too."""
+MOST_LISTED: Final = 1000
+"""Of what a user's own rewind leaves alone."""
 
 log = structlog.get_logger()
 
@@ -210,7 +212,8 @@ class Rewinds:
             state=RUNNING if request.own is None else PLANNED,
             steps=msgspec.json.encode(Counter(step.action for step in found.steps)).decode(),
             done=0,
-            report=msgspec.json.encode(found.left_alone).decode(),
+            report=_report(found.left_alone, request),
+            left_alone=len(found.left_alone),
             cancel_wanted=False,
             started_at=self._database.now(),
         )
@@ -254,6 +257,7 @@ class Rewinds:
         request = msgspec.json.decode(record.request, type=RewindRequest)
         steps = msgspec.json.decode(await self.records.plan(record.id), type=list[Step])
         left_alone = msgspec.json.decode(record.report, type=list[LeftAlone])
+        unlisted = record.left_alone - len(left_alone)
         execution = Execution(self._journal, places, self._trash, self._links, context, stepped)
         changed = _ChangedSince(self.records, record.id, request.seen, own=request.own is not None)
         done, at_most = record.done, at_most or _AT_MOST
@@ -264,8 +268,8 @@ class Rewinds:
             for step, why, detail in await execution.carry_out(todo, repeats=repeats):
                 left_alone.append(LeftAlone(why, step.location, step.action, by=detail))
             before, done, repeats = done, done + len(some), False
-            report = msgspec.json.encode(left_alone).decode() if len(left_alone) > known else None
-            may_continue = await self.records.save(record.id, before, done, report)
+            report = _report(left_alone, request) if len(left_alone) > known else None
+            may_continue = await self.records.save(record.id, before, done, report, unlisted + len(left_alone))
             if may_continue is None:
                 raise Unavailable("Another process carries this rewind out by now.")
             if not may_continue and done < len(steps):
@@ -308,6 +312,12 @@ class Rewinds:
         if record is None:
             raise NotFound("This rewind doesn't exist.")
         return record
+
+
+def _report(left_alone: Sequence[LeftAlone], request: RewindRequest) -> str:
+    """Of a user's own, the first of it: users must not fill the database."""
+    listed = left_alone if request.own is None else left_alone[:MOST_LISTED]
+    return msgspec.json.encode(listed).decode()
 
 
 class _Near:
