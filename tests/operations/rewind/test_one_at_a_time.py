@@ -1,6 +1,7 @@
 """A rewind is carried out by one process at a time, and ends when that is wanted."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import msgspec
@@ -58,8 +59,11 @@ def opened(database: Database, node: str = "one") -> Rewinds:
 
 
 @pytest.fixture
-def rewinds(database: Database) -> Rewinds:
-    return opened(database)
+async def rewinds(database: Database) -> AsyncIterator[Rewinds]:
+    rewinds = opened(database)
+    yield rewinds
+    await rewinds.close()
+    await rewinds._journal.close()
 
 
 async def begun(rewinds: Rewinds) -> str:
