@@ -73,6 +73,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
+def thorough(request: pytest.FixtureRequest) -> bool:
+    """Whether generated cases are many."""
+    return bool(request.config.getoption("--thorough"))
+
+
+@pytest.fixture(scope="session")
 def postgres() -> "Iterator[PostgresServer]":
     """One server for all tests of a process; each takes a database of its own."""
     from .servers.postgres import running_postgres

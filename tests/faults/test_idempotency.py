@@ -97,6 +97,8 @@ CASES: dict[str, tuple[Send, int, list[str]]] = {
     "delete": (changing("DELETE", "file"), 204, ["taken"]),
     "mkdir": (changing("POST", "folder", action="MKDIR"), 201, ["file", "folder", "taken"]),
 }
+ON_NODES = ("upload-rename", "move-fail", "delete")
+"""Those that an ordinary run tries on two nodes, too."""
 
 
 def prepare(client: httpx2.Client) -> None:
@@ -185,7 +187,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) 
         yield cluster
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [case if case in ON_NODES else pytest.param(case, marks=pytest.mark.thorough) for case in CASES]
+)
 def test_another_node_takes_over(cluster: Cluster, case: str) -> None:
     """The files are on S3, the keys in PostgreSQL."""
     send, status, after = CASES[case]

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from .checks import BRIEF, LINES
+from .checks import BRIEF, BRIEF_IF_THOROUGH, LINES
 from .figures import Effort
 
 
-@pytest.mark.parametrize("name", BRIEF)
+@pytest.mark.parametrize(
+    "name", [*BRIEF, *(pytest.param(name, marks=pytest.mark.thorough) for name in BRIEF_IF_THOROUGH)]
+)
 async def test_line(name: str, tmp_path: Path) -> None:
     figures = await LINES[name](Effort(False, tmp_path))
     assert figures

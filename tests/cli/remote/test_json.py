@@ -26,18 +26,23 @@ def home(running: Gateway) -> Path:
     return running.home
 
 
+@pytest.fixture(scope="module")
+def users(running: Gateway) -> Iterator[None]:
+    """`web` may share, and there is a `guest`."""
+    running.command("user", "set", "web", "--rights", "list,download,upload,overwrite,share")
+    running.command("user", "add", "guest", "--generate")
+    yield
+    running.command("user", "set", "web", "--rights", "list,download,upload,overwrite")
+    running.command("user", "delete", "guest")
+
+
 @pytest.fixture
-def web(remote: Portico, gateway: Gateway, there: Path, here: Path) -> Iterator[Portico]:
+def web(users: None, remote: Portico, gateway: Gateway, there: Path, here: Path) -> Portico:
     """The command, on the gateway's own home and signed in as `web`, with some files."""
-    remote("user", "set", "web", "--rights", "list,download,upload,overwrite,share")
-    remote("user", "add", "guest", "--generate")
     make(there, a="a", b="b", folder__c="c")
     (here / "up" / "empty").mkdir(parents=True)
     make(here / "up", d="d")
-    yield remote
-    remote("user", "set", "web", "--rights", "list,download,upload,overwrite")
-    remote("user", "delete", "guest")
-    remote("user", "delete", "json")
+    return remote
 
 
 def _link(web: Portico) -> str:

@@ -72,8 +72,6 @@ BRIEF = (
     "kill-s3",
     "left-over-local",
     "left-over-s3",
-    "left-over-azure-files",
-    "left-over-gcs",
     "mount-kills",
     "durability-local",
     "durability-trace",
@@ -103,3 +101,6 @@ BRIEF = (
 )
 """What `make test` runs in short. The rest are the same promises on other services: `make soak` runs them, and the
 conformance suite and the tests of each provider hold each service to them without a gateway."""
+
+BRIEF_IF_THOROUGH = ("left-over-azure-files", "left-over-gcs")
+"""What only `make test ARGS=--thorough` runs in short."""
