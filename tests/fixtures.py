@@ -66,6 +66,10 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return file
 
 
+SQLITE_IS_ENOUGH = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+"""For tests of what a process does by itself, if others send the same statements to PostgreSQL, too."""
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[str]:
     """Everything that touches the database runs on both."""

@@ -11,6 +11,8 @@ from portico.store.database import Database
 from portico.store.sessions import Session
 from portico.store.users import User
 
+from ..fixtures import SQLITE_IS_ENOUGH
+
 pytestmark = pytest.mark.usefixtures("clock")
 
 
@@ -22,6 +24,7 @@ async def refused(attempt: Any) -> bool:
     return False
 
 
+@SQLITE_IS_ENOUGH
 async def test_a_busy_client_costs_one_query_a_while(
     tokens: Sessions, alice: User, clock: Any, queries: list[None]
 ) -> None:
@@ -34,6 +37,7 @@ async def test_a_busy_client_costs_one_query_a_while(
     assert len(queries) == 2
 
 
+@SQLITE_IS_ENOUGH
 async def test_requests_at_once_share_one_query(tokens: Sessions, alice: User, queries: list[None]) -> None:
     pair = await tokens.issue(alice)
     first, *others = (asyncio.create_task(tokens.session(pair.access_token)) for _ in range(20))
@@ -43,6 +47,7 @@ async def test_requests_at_once_share_one_query(tokens: Sessions, alice: User, q
     assert len(queries) == 1
 
 
+@SQLITE_IS_ENOUGH
 async def test_nobody_joins_a_read_from_before_the_end(
     tokens: Sessions, users: Users, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +73,7 @@ async def test_nobody_joins_a_read_from_before_the_end(
     assert await refused(late)
 
 
+@SQLITE_IS_ENOUGH
 async def test_what_was_read_before_the_end_is_not_kept(
     tokens: Sessions, alice: User, queries: list[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +92,7 @@ async def test_what_was_read_before_the_end_is_not_kept(
     assert len(queries) == 2
 
 
+@SQLITE_IS_ENOUGH
 async def test_an_end_elsewhere_is_seen_within_a_second(
     tokens: Sessions, other_tokens: Sessions, alice: User, clock: Any
 ) -> None:
@@ -99,6 +106,7 @@ async def test_an_end_elsewhere_is_seen_within_a_second(
     assert await refused(other_tokens.session(pair.access_token))
 
 
+@SQLITE_IS_ENOUGH
 async def test_the_cache_is_bounded(tokens: Sessions, alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("portico.accounts.credentials._MAX_CACHED", 3)
     for _ in range(10):
@@ -107,6 +115,7 @@ async def test_the_cache_is_bounded(tokens: Sessions, alice: User, monkeypatch: 
     assert not tokens._cache._queries._calls
 
 
+@SQLITE_IS_ENOUGH
 async def test_sessions_that_nobody_uses_leave_the_cache(tokens: Sessions, alice: User, clock: Any) -> None:
     busy = (await tokens.issue(alice)).access_token
     for _ in range(10):
@@ -118,6 +127,7 @@ async def test_sessions_that_nobody_uses_leave_the_cache(tokens: Sessions, alice
     assert len(tokens._cache._cache) == 1
 
 
+@SQLITE_IS_ENOUGH
 async def test_without_the_database_nobody_is_believed(
     tokens: Sessions, alice: User, clock: Any, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

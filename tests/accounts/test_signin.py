@@ -14,6 +14,8 @@ from portico.model.errors import NotFound, TooManyRequests, WrongPassword
 from portico.store.database import Database
 from portico.store.users import User
 
+from ..fixtures import SQLITE_IS_ENOUGH
+
 HOME = "192.0.2.1"
 
 
@@ -23,6 +25,7 @@ async def test_the_right_password_opens_a_session(sign_in: SignIn, tokens: Sessi
     assert (await tokens.session(pair.access_token)).user == alice
 
 
+@SQLITE_IS_ENOUGH
 async def test_every_refusal_is_the_same(sign_in: SignIn, users: Users, alice: User) -> None:
     await users.add("bob", "correct horse")
     await users.change("bob", disabled=True)
@@ -44,6 +47,7 @@ async def test_every_refusal_is_the_same(sign_in: SignIn, users: Users, alice: U
     assert len(set(refusals)) == 1
 
 
+@SQLITE_IS_ENOUGH
 async def test_unknown_and_disabled_users_cost_a_hash_too(
     sign_in: SignIn, users: Users, alice: User, passwords: Passwords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,6 +66,7 @@ async def test_unknown_and_disabled_users_cost_a_hash_too(
     assert len(hashed) == 3
 
 
+@SQLITE_IS_ENOUGH
 async def test_guessing_is_slowed_down_and_the_victim_is_not_locked_out(sign_in: SignIn, alice: User) -> None:
     for _ in range(PAIR_FAILURES):
         with pytest.raises(WrongPassword):
@@ -72,6 +77,7 @@ async def test_guessing_is_slowed_down_and_the_victim_is_not_locked_out(sign_in:
     assert (await sign_in.with_password("alice", "correct horse", HOME)).tokens.user == alice
 
 
+@SQLITE_IS_ENOUGH
 async def test_a_flood_does_not_crowd_out_who_signed_in_before(sign_in: SignIn, alice: User) -> None:
     await sign_in.with_password("alice", "correct horse", HOME)
     flood = [
@@ -172,6 +178,7 @@ async def guess(sign_in: SignIn, times: int, place: str, device: str = "", *, us
             await sign_in.with_password(username, "a wrong guess", place, device)
 
 
+@SQLITE_IS_ENOUGH
 async def test_guesses_from_a_shared_address_lock_nobody_out_who_signed_in_there(
     sign_in: SignIn, alice: User, clock: Any
 ) -> None:
@@ -185,6 +192,7 @@ async def test_guesses_from_a_shared_address_lock_nobody_out_who_signed_in_there
     assert sum(clock.slept) <= INTERVAL.total_seconds()
 
 
+@SQLITE_IS_ENOUGH
 async def test_a_known_device_is_not_held_back_by_the_failures_of_others(
     sign_in: SignIn, alice: User, clock: Any
 ) -> None:
@@ -200,6 +208,7 @@ async def test_a_known_device_is_not_held_back_by_the_failures_of_others(
     assert clock.slept == []
 
 
+@SQLITE_IS_ENOUGH
 async def test_a_known_device_answers_for_its_own_failures(sign_in: SignIn, alice: User, clock: Any) -> None:
     device = (await sign_in.with_password("alice", "correct horse", HOME)).device
     for number in range(PAIR_FAILURES):
@@ -212,6 +221,7 @@ async def test_a_known_device_answers_for_its_own_failures(sign_in: SignIn, alic
     assert clock.slept == []
 
 
+@SQLITE_IS_ENOUGH
 async def test_a_device_opens_nothing_and_is_known_for_its_user_alone(
     sign_in: SignIn, users: Users, alice: User
 ) -> None:
@@ -223,6 +233,7 @@ async def test_a_device_opens_nothing_and_is_known_for_its_user_alone(
         await guess(sign_in, PAIR_FAILURES + 1, "198.51.100.7", device, username="bob")
 
 
+@SQLITE_IS_ENOUGH
 async def test_a_new_password_clears_the_failures_and_ends_known_devices(
     sign_in: SignIn, users: Users, alice: User, clock: Any
 ) -> None:
@@ -238,6 +249,7 @@ async def test_a_new_password_clears_the_failures_and_ends_known_devices(
         await guess(sign_in, PAIR_FAILURES + 1, "198.51.100.8", device)
 
 
+@SQLITE_IS_ENOUGH
 async def test_unlocking_clears_every_count_of_the_user(sign_in: SignIn, users: Users, alice: User, clock: Any) -> None:
     device = (await sign_in.with_password("alice", "correct horse", HOME)).device
     await guess(sign_in, PAIR_FAILURES, HOME)
@@ -264,6 +276,7 @@ async def test_unlocking_clears_an_address_that_is_named(
     await guess(sign_in, 1, "2001:db8::2")
 
 
+@SQLITE_IS_ENOUGH
 async def test_a_new_user_of_an_old_name_is_a_stranger(
     sign_in: SignIn, users: Users, throttle: Throttle, alice: User
 ) -> None:
@@ -314,6 +327,7 @@ async def test_a_sign_in_takes_two_readings_and_one_transaction(
     assert (len(queries), len(transactions)) == (2, 1)
 
 
+@SQLITE_IS_ENOUGH
 async def test_no_log_line_carries_a_secret(
     sign_in: SignIn, users: Users, tokens: Sessions, alice: User, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -31,6 +31,8 @@ from portico.store.database import Database
 from portico.store.leases import Leases
 from portico.store.users import User
 
+from ..fixtures import SQLITE_IS_ENOUGH
+
 
 @pytest.fixture
 async def pool(connections: Connections, database: Database) -> AsyncIterator[ConnectionPool]:
@@ -53,6 +55,7 @@ def asked(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> list[str
     return names
 
 
+@SQLITE_IS_ENOUGH
 async def test_many_at_once_look_a_connection_up_once(pool: ConnectionPool, alice: User, asked: list[str]) -> None:
     found = await asyncio.gather(*(pool.of(alice) for _ in range(100)))
     assert asked == ["local"]
@@ -61,6 +64,7 @@ async def test_many_at_once_look_a_connection_up_once(pool: ConnectionPool, alic
     assert asked == ["local"]
 
 
+@SQLITE_IS_ENOUGH
 async def test_a_look_that_is_under_way_ends_with_the_drives(
     pool: ConnectionPool, alice: User, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +97,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> list[LocalProvider]:
 
 
 @pytest.mark.parametrize("opens_again", [True, False])
+@SQLITE_IS_ENOUGH
 async def test_a_replaced_provider_is_retired_and_closed_once(
     pool: ConnectionPool,
     alice: User,
@@ -117,6 +122,7 @@ async def test_a_replaced_provider_is_retired_and_closed_once(
     assert len(closed) == len(set(closed)) == (2 if opens_again else 1)
 
 
+@SQLITE_IS_ENOUGH
 async def test_a_folder_is_checked_for_what_its_users_may_do(
     pool: ConnectionPool,
     connections: Connections,
@@ -151,6 +157,7 @@ async def test_a_folder_is_checked_for_what_its_users_may_do(
     assert not place.exists()
 
 
+@SQLITE_IS_ENOUGH
 async def test_an_unforeseen_error_of_one_connection_is_its_own(
     pool: ConnectionPool,
     connections: Connections,
@@ -184,6 +191,7 @@ async def test_an_unforeseen_error_of_one_connection_is_its_own(
     assert (pool.usable["broken"], pool.usable["works"]) == (False, True)
 
 
+@SQLITE_IS_ENOUGH
 async def test_a_damaged_volume_id_takes_down_its_connection_only(
     pool: ConnectionPool, connections: Connections, users: Users, tmp_path: pathlib.Path
 ) -> None:
@@ -200,6 +208,7 @@ async def test_a_damaged_volume_id_takes_down_its_connection_only(
     await pool.check()
 
 
+@SQLITE_IS_ENOUGH
 async def test_the_first_who_opens_a_folder_decides_which_it_is(
     connections: Connections, alice: User, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +253,7 @@ async def test_the_first_who_opens_a_folder_decides_which_it_is(
         await node.close()
 
 
+@SQLITE_IS_ENOUGH
 async def test_a_folder_that_cannot_be_written_works_without_a_volume_id(
     pool: ConnectionPool, connections: Connections, alice: User, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,6 +266,7 @@ async def test_a_folder_that_cannot_be_written_works_without_a_volume_id(
     assert (await connections.get("local")).volume_id is None
 
 
+@SQLITE_IS_ENOUGH
 async def test_a_sweep_that_never_ends_holds_up_no_other(
     pool: ConnectionPool, connections: Connections, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,6 +296,7 @@ async def test_a_sweep_that_never_ends_holds_up_no_other(
     await asyncio.wait_for(pool.sweep(), 60)  # its deadline ends it
 
 
+@SQLITE_IS_ENOUGH
 async def test_few_connections_are_swept_at_the_same_time(
     pool: ConnectionPool, connections: Connections, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,6 +320,7 @@ async def test_few_connections_are_swept_at_the_same_time(
     assert swept >= 20
 
 
+@SQLITE_IS_ENOUGH
 async def test_why_a_connection_is_not_swept_is_logged_once(
     pool: ConnectionPool, connections: Connections, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,6 +366,7 @@ async def test_each_sweep_goes_its_own_round(monkeypatch: pytest.MonkeyPatch) ->
             await asyncio.wait_for(rounds.acquire(), 60)
 
 
+@SQLITE_IS_ENOUGH
 async def test_connections_that_do_not_work_are_noticed(
     pool: ConnectionPool, connections: Connections, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,6 +424,7 @@ async def test_a_service_is_as_good_as_its_last_call(tmp_path: pathlib.Path) -> 
     await provider.close()
 
 
+@SQLITE_IS_ENOUGH
 async def test_a_folder_that_hangs_takes_nobody_else_down(
     pool: ConnectionPool,
     connections: Connections,
