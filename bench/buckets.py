@@ -120,7 +120,12 @@ class Weed(Bucket):
             [
                 *(program, "-logtostderr=true", "server", f"-dir={self.folder}", "-ip=127.0.0.1"),
                 *("-ip.bind=127.0.0.1", *ports, "-filer", "-s3", f"-s3.port={port}"),
-                *(f"-s3.port.grpc={free_port()}", "-s3.port.iceberg=0", f"-s3.config={self.folder}/s3.json"),
+                *(
+                    f"-s3.port.grpc={free_port()}",
+                    "-s3.port.iceberg=0",
+                    "-s3.port.lance=0",
+                    f"-s3.config={self.folder}/s3.json",
+                ),
                 *("-volume.max=8", "-master.volumeSizeLimitMB=4096", "-filer.maxMB=16"),
             ],
             port,

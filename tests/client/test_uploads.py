@@ -324,7 +324,7 @@ def test_many_files_share_requests(proxied: Client, proxy: FaultProxy, root: Pat
     assert (root / "many" / "0" / "large").read_bytes() == LARGE
     for number in range(250):
         assert (root / "many" / str(number % 2) / f"{number}.txt").read_bytes() == str(number).encode()
-    assert len(proxy.calls) == 5  # twice 100 and 25 files, and the large one
+    assert len(proxy.calls) == 9  # twice three times 32 files, and 29, and the large one
 
 
 def test_one_bad_file_does_not_hold_up_the_others(client: Client, root: Path, tmp_path: Path) -> None:

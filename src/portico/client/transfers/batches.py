@@ -11,7 +11,8 @@ from portico.client.transfers.sources import BytesSource, FileSource, Uploadable
 
 SMALL = 1024 * 1024
 """Files up to this size share requests."""
-BATCH_FILES = 100
+BATCH_FILES = 32
+"""Not more, so that a few hundred files keep all connections busy."""
 BATCH_BYTES = 8 * 1024 * 1024
 _OPEN_FOLDERS = 64
 """For how many folders a batch is open at the same time."""
