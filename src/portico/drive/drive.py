@@ -469,15 +469,15 @@ class Drive:
         if change.has_begun:  # as a part of another change
             await self._provider.make_folder(place)
             return
-        missing = await self.missing_folders(path)
+        missing = 0 if self._provider.reports_arrival else await self.missing_folders(path)
 
         async def begin(there: Entry | None) -> None:
             if there:
                 change.before = version_of(there)
             await change.begin()
 
-        await self._provider.make_folder(place, begin=begin)
-        change.after = Version(is_folder=True, made_folders=missing)
+        made = await self._provider.make_folder(place, begin=begin)
+        change.after = Version(is_folder=True, made_folders=made or missing)
 
     async def missing_folders(self, path: Path) -> int:
         """How many folders above a path do not exist, if the storage has any that exist by themselves."""

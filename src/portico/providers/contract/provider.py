@@ -226,10 +226,11 @@ class Provider(ABC):
         """
 
     @abstractmethod
-    async def make_folder(self, path: Path, *, begin: Begin | None = None) -> None:
+    async def make_folder(self, path: Path, *, begin: Begin | None = None) -> int | None:
         """Make the folder and its ancestors; existing ones are fine. `NotAFolder`: one of them is a file.
 
-        `begin` is called before anything is made, with what is at the path.
+        `begin` is called before anything is made, with what is at the path. With `reports_arrival`, it then returns how
+        many of the ancestors were missing.
         """
 
     @abstractmethod

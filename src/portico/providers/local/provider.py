@@ -140,13 +140,24 @@ class LocalProvider(Provider):
         with opened_deepest(self._top, folder):
             return
 
-    async def make_folder(self, path: Path, *, begin: Begin | None = None) -> None:
+    async def make_folder(self, path: Path, *, begin: Begin | None = None) -> int | None:
+        missing = None
         if begin:
-            there = None
-            with suppress(NotFound, NotAFolder):
-                there = await self.stat(path)
+            there, missing = await self._threads.run(self._threads.metadata, path, self._look, path)
             await begin(there)
         await self._threads.run_change(path, self._make_folder, path)
+        return missing
+
+    def _look(self, path: Path) -> tuple[Entry | None, int]:
+        """What is at a path, and how many folders above it are missing."""
+        with suppress(NotADirectoryError), opened_deepest(self._top, path) as (folder, depth):
+            missing = len(path.segments) - depth
+            if not missing:
+                return entry_of(path.name, os.fstat(folder)), 0
+            return None, missing - 1
+        with suppress(NotFound, NotAFolder):
+            return self._stat(path), 0
+        return None, 0
 
     def _make_folder(self, path: Path) -> None:
         with opened_folder(self._top, path, make=True):
