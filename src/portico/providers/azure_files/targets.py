@@ -14,7 +14,7 @@ from portico.providers.azure_files import names
 from portico.providers.azure_files.errors import lacks_parent
 from portico.providers.azure_files.listing import FolderListing
 from portico.providers.azure_files.service import MAX_PAGE_SIZE, Found, Share, file_entry
-from portico.providers.objects.store import existing_depth
+from portico.providers.objects.pending_names import existing_depth
 from portico.providers.wire.responses import Progress, endless
 
 _STAGED_DEEPER = 2

@@ -7,8 +7,8 @@ listing of `a` shows.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 
@@ -32,6 +32,7 @@ from portico.providers.contract.provider import Begin, DoesNotFitInTrash, TreeWa
 from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions, over_kept
 from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.objects.part_store import UPLOADS_PREFIX, UploadState
+from portico.providers.objects.pending_names import PendingNames, existing_depth
 from portico.providers.objects.resumable import ResumableObjectUpload
 from portico.providers.objects.service import (
     FOLDER_MARKER,
@@ -55,106 +56,6 @@ from portico.providers.objects.trees import (
 from portico.providers.objects.walk import KeyWalk
 from portico.runtime.progress_counter import count
 from portico.runtime.tasks import abandon
-
-_REMEMBERED = 4096
-"""Names of files that were stored."""
-
-
-class PendingName:
-    """One change, from before it looks until it is done."""
-
-    def __init__(self, path: Path, *, is_folder: bool) -> None:
-        self.file = None if is_folder else path
-        depth = len(path.segments) + is_folder
-        self.folders = {Path(path.segments[:length]) for length in range(1, depth)}
-        self.rivals: set[PendingName] = set()
-        self.beaten_by: PendingName | None = None
-        """A rival that has taken its name and is done."""
-        self.taken = False
-
-    def take(self) -> None:
-        """Called right before the change becomes visible; raises if another one was faster."""
-        if rival := self.beaten_by or next((rival for rival in self.rivals if rival.taken), None):
-            if self.file in rival.folders and self.file:
-                raise cannot_replace_folder(self.file.name)
-            if rival.file:
-                raise not_a_folder(rival.file.name)
-        self.taken = True
-
-    async def taking(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The content of a file, whose name is taken after the last chunk."""
-        async for chunk in chunks:
-            yield chunk
-        self.take()
-
-
-class PendingNames:
-    """One for each provider."""
-
-    def __init__(self) -> None:
-        self._pending: dict[Path, set[PendingName]] = {}
-        """By each name that is to be a file, or a folder."""
-        self._files: dict[Path, float] = {}
-        """When changes were done that may have stored files, the last one at the end."""
-        self._forgotten = 0.0
-        """Until when they are not remembered."""
-
-    def has_no_file_since(self, moment: float, folder: Path) -> bool:
-        """Whether neither the folder nor one above it has become a file since that moment of the monotonic clock."""
-        names = (Path(folder.segments[:length]) for length in range(1, len(folder.segments) + 1))
-        return moment > self._forgotten and all(self._files.get(name, 0.0) < moment for name in names)
-
-    @contextmanager
-    def pending(self, path: Path, *, is_folder: bool = False) -> Iterator[PendingName]:
-        mine = PendingName(path, is_folder=is_folder)
-        names = mine.folders | ({mine.file} if mine.file else set())
-        for name in names:
-            for rival in self._pending.get(name, ()):
-                if (rival.file == name) != (mine.file == name):
-                    mine.rivals.add(rival)
-                    rival.rivals.add(mine)
-            self._pending.setdefault(name, set()).add(mine)
-        try:
-            yield mine
-        except BaseException:
-            mine.taken = False
-            raise
-        finally:
-            for rival in mine.rivals:
-                rival.rivals.discard(mine)
-                if mine.taken:
-                    rival.beaten_by = mine
-            mine.rivals.clear()
-            if mine.file:
-                self._remember(mine.file)
-            for name in names:
-                self._pending[name].discard(mine)
-                if not self._pending[name]:
-                    del self._pending[name]
-
-    def _remember(self, file: Path) -> None:
-        self._files.pop(file, None)
-        self._files[file] = time.monotonic()
-        if len(self._files) > _REMEMBERED:
-            self._forgotten = self._files.pop(next(iter(self._files)))
-
-
-async def existing_depth(folder: Path, exists: Callable[[Path], Awaitable[object]]) -> int:
-    """How many leading segments of `folder` exist as folders, found by bisection.
-
-    The deepest folder is tried first: it usually exists, which takes one request. Bisection is sound because every
-    folder above an existing folder exists.
-    """
-    known, limit = 0, len(folder.segments)
-    depth = limit
-    while known < limit:
-        if await exists(Path(folder.segments[:depth])):
-            known = depth
-        else:
-            limit = depth - 1
-        depth = (known + limit + 1) // 2
-    return known
-
 
 _CHECKED_SECONDS = 10.0
 """How long a folder is listed without checking again for a file of the same name, which only other programs make."""
