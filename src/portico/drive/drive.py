@@ -38,7 +38,7 @@ from portico.model.reach import folded
 from portico.model.rights import OVERWRITE, Right
 from portico.model.versions import UNSEEN, Version, version_of
 from portico.providers.contract.provider import Provider
-from portico.providers.contract.uploads import KeptFile, ResumableUpload, Save, WriteOptions
+from portico.providers.contract.uploads import Ends, KeptFile, ResumableUpload, Save, WriteOptions
 from portico.runtime.tasks import for_each
 from portico.store.recordings import Recording
 from portico.store.trash import Trashed
@@ -103,11 +103,6 @@ class Drive(DriveView):
         """How many bytes a file may have; `configured` is the administrator's limit, or 0."""
         return min(configured or self.max_file_size, self.max_file_size)
 
-    @property
-    def reports_replacement(self) -> bool:
-        """As `Provider.reports_replacement`; who keeps replaced files knows it in any case."""
-        return self._provider.reports_replacement or self._keeps
-
     # Content
 
     async def check_target(self, folder: Path) -> None:
@@ -171,15 +166,12 @@ class Drive(DriveView):
         if not (options.replace and self._keeps):
             change.before = UNSEEN if options.replace else None
             entry = await self._provider.write(path, chunks, content_type, options)
-            if self._provider.reports_replacement and not entry.replaced:
+            if not entry.replaced:
                 change.before = None
             return entry
         async with self.trash.replacement(path, change) as replacement:
             options = msgspec.structs.replace(options, kept=replacement.at_commit())
-            entry = await self._provider.write(path, chunks, content_type, options)
-        if not self._provider.reports_replacement:
-            entry.replaced = replacement.replaces
-        return entry
+            return await self._provider.write(path, chunks, content_type, options)
 
     # Content in several requests
 
@@ -417,7 +409,14 @@ class Drive(DriveView):
 
     @asynccontextmanager
     async def _replacing(
-        self, target: Path, replace: bool, change: Recording, source: Path | None = None, *, restoring: bool = False
+        self,
+        target: Path,
+        replace: bool,
+        change: Recording,
+        source: Path | None = None,
+        *,
+        restoring: bool = False,
+        ends: Ends | None = None,
     ) -> AsyncIterator[KeptFile | None]:
         """Around a change that may replace what is at `target`, and has begun; `source` is a path of the provider."""
         if not (replace and self._keeps):
@@ -425,7 +424,7 @@ class Drive(DriveView):
             await change.begin()
             yield None
             return
-        async with self.trash.replacing(self._place(target), change, source, restoring=restoring) as kept:
+        async with self.trash.replacing(self._place(target), change, source, restoring=restoring, ends=ends) as kept:
             yield kept
 
     async def _transfer(
@@ -443,8 +442,12 @@ class Drive(DriveView):
             change.concern(self.place(source), to.place(target))
             missing = await to.missing_folders(target)
             with with_advice(to.resume_advice(target, replace), source):
-                async with to._replacing(target, replace, change, place) as kept:
-                    await transfer(place, to._place(target), replace=replace, kept=kept)
+                goal, keeps = to._place(target), replace and to._keeps
+                async with (
+                    self._provider.transferring(place, goal, replace=replace, keeps=keeps) as ends,
+                    to._replacing(target, replace, change, place, ends=ends) as kept,
+                ):
+                    await transfer(place, goal, replace=replace, kept=kept, ends=ends)
             await to.note_arrived(target, change, missing)
         return target
 

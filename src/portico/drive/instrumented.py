@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 
 from portico.model.entries import Entry
@@ -10,7 +11,7 @@ from portico.model.paths import Path
 from portico.observability.metrics import Metrics
 from portico.observability.tracing import Tracing
 from portico.providers.contract.provider import Found, Provider, TreeWalk
-from portico.providers.contract.uploads import ResumableUpload
+from portico.providers.contract.uploads import Ends, ResumableUpload
 
 T = TypeVar("T")
 
@@ -45,7 +46,6 @@ class InstrumentedProvider(Provider):
         self.renames_at_commit = inner.renames_at_commit  # type: ignore[misc]
         self.has_folders = inner.has_folders  # type: ignore[misc]
         self.keeps_at_commit = inner.keeps_at_commit  # type: ignore[misc]
-        self.reports_replacement = inner.reports_replacement  # type: ignore[misc]
         self.max_file_size = inner.max_file_size  # type: ignore[misc]
         self.identity = inner.identity
 
@@ -90,6 +90,12 @@ class InstrumentedProvider(Provider):
     _begin_upload = _timed("begin_upload")
     _resume_upload = _timed("resume_upload")
     _check = _timed("check")
+
+    @asynccontextmanager
+    async def transferring(self, *args: Any, **options: Any) -> AsyncIterator[Ends | None]:
+        async with AsyncExitStack() as stack:
+            entering = stack.enter_async_context(self._inner.transferring(*args, **options))
+            yield await self.timed("stat", entering)
 
     def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
         return _InstrumentedWalk(self, self._inner.walk(folder, token))

@@ -27,7 +27,7 @@ from portico.model.errors import (
 from portico.model.paths import TOP, TRASH, Path, Place
 from portico.model.versions import UNSEEN, Version, version_of
 from portico.providers.contract.provider import DoesNotFitInTrash, Provider
-from portico.providers.contract.uploads import KeptFile
+from portico.providers.contract.uploads import Ends, KeptFile, Look
 from portico.runtime.tasks import for_each, run_to_end
 from portico.store.leases import Lease, Leases
 from portico.store.recordings import BegunChange, Recording
@@ -101,7 +101,7 @@ class DriveTrash:
         if held:
             record.status, record.expires_at = HELD, self._held_until()
         try:
-            await self._provider.move_to_trash(path, self.place_of(record.id))
+            await self._provider.move_to_trash(path, self.place_of(record.id), entry)
         except DoesNotFitInTrash:
             if not ends_move:
                 change.before = UNSEEN  # a folder of which nothing is kept was empty otherwise
@@ -117,18 +117,25 @@ class DriveTrash:
 
     @asynccontextmanager
     async def replacing(
-        self, path: Path, change: Recording, source: Path | None = None, *, restoring: bool = False
+        self,
+        path: Path,
+        change: Recording,
+        source: Path | None = None,
+        *,
+        restoring: bool = False,
+        ends: Ends | None = None,
     ) -> AsyncIterator[KeptFile | None]:
         """Around what may replace the file at `path`, or, with a folder at `source`, files in the folder at `path`.
 
-        `restoring`: the source is in the trash. A copy or move is given how the file that it replaces is kept.
+        `ends`: as of `Provider.copy`. `restoring`: the source is in the trash. A copy or move is given how the file that it replaces is kept.
         """
-        entry = None if source is None else await self.find(path)
+        is_file = ends is not None and not ends.source.is_folder
+        entry = None if source is None or is_file else await self.find(path)
         if source is None or entry is None or not entry.is_folder:
             transferred = source is not None and not restoring
             async with self.replacement(path, change) as replacement:
                 kept_file = replacement.at_commit(may_copy=True) if transferred else None
-                await replacement.prepare()
+                await replacement.prepare(ends.look if ends else None)
                 yield kept_file
             return
         found = await self.find(source)
@@ -349,8 +356,6 @@ class Replacement:
         self._record: Trashed | None = None
         self._seen: Entry | None = None
         self._kept: KeptFile | None = None
-        self.replaces = False
-        """Whether there is a file, as `prepare` has seen."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -375,7 +380,7 @@ class Replacement:
             self._kept.place = self._trash.place_of(self._change.id)
         return self._kept
 
-    async def prepare(self) -> None:
+    async def prepare(self, look: Look | None = None) -> None:
         if self._keeps_at_commit:
             await self._change.begin()
             return
@@ -383,23 +388,21 @@ class Replacement:
         if former:
             # Another change has replaced it since, and has kept it.
             await run_to_end(self._drop(former))
-        entry = await self._provider.find_file(self._path)
+        entry = look.entry if look and look.holds else await self._provider.find_file(self._path)
         if self._kept is not None:
             self._kept.etag = entry.etag if entry else None
         self._change.before = version_of(entry) if entry else None
         await self._change.begin()
         if entry is None:
             return
-        self.replaces = True
         record = self._found(entry)
         try:
-            await self._provider.copy_to_trash(self._path, self._trash.place_of(record.id))
+            await self._provider.copy_to_trash(self._path, self._trash.place_of(record.id), entry)
         except (NotFound, DoesNotFitInTrash) as error:
             if isinstance(error, NotFound) and await self._provider.find_file(self._path):
                 raise changed(self._path.name) from error
             self._record = None
-            self.replaces = isinstance(error, DoesNotFitInTrash)
-            if self.replaces and self._kept and self._kept.may_copy:
+            if isinstance(error, DoesNotFitInTrash) and self._kept and self._kept.may_copy:
                 raise _too_long(self._path.name) from None
 
     def _found(self, entry: Entry) -> Trashed:

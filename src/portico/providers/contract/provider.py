@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import ClassVar, TypeAlias, TypeVar
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from portico.model.entries import Download, Entry, Page
 from portico.model.errors import InvalidCursor, NotAFolder, NotFound
 from portico.model.paths import Path
-from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions
+from portico.providers.contract.uploads import Ends, KeptFile, ResumableUpload, WriteOptions
 
 Found = tuple[Path, Entry]
 """The path is relative to the folder in which the walk began."""
@@ -77,9 +77,6 @@ class Provider(ABC):
 
     renames_at_commit: ClassVar[bool] = False
     """Whether `write` takes one of its `alternatives` if the name is taken when the file is committed."""
-
-    reports_replacement: ClassVar[bool] = False
-    """Whether the entry that `write` returns says whether it replaced a file."""
 
     keeps_at_commit: ClassVar[bool] = False
     """Whether `write` keeps the file that it replaces, as `KeptFile` says. Otherwise, `KeptFile.prepare` calls `copy_to_trash`."""
@@ -218,8 +215,25 @@ class Provider(ABC):
         `NotFound`. `FolderNotEmpty`: the folder has content and `recursive` is false.
         """
 
+    def transferring(
+        self, source: Path, target: Path, *, replace: bool, keeps: bool
+    ) -> AbstractAsyncContextManager[Ends | None]:
+        """Around a `copy` or `move` that is given the result, and need not look at a file again. Looks at both ends at once.
+
+        None: `copy` and `move` look themselves. `keeps`: the file that is replaced will be kept. Errors as in `copy`.
+        """
+        return nullcontext()
+
     @abstractmethod
-    async def copy(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
+    async def copy(
+        self,
+        source: Path,
+        target: Path,
+        *,
+        replace: bool = True,
+        kept: KeptFile | None = None,
+        ends: Ends | None = None,
+    ) -> None:
         """Copy a file or a whole folder. Each file appears whole or not at all.
 
         A folder copied onto a folder is merged into it. If the copy fails midway, the error says how much was done, and
@@ -233,26 +247,34 @@ class Provider(ABC):
         """
 
     @abstractmethod
-    async def move(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
+    async def move(
+        self,
+        source: Path,
+        target: Path,
+        *,
+        replace: bool = True,
+        kept: KeptFile | None = None,
+        ends: Ends | None = None,
+    ) -> None:
         """As `copy`, but the source is removed once its copy exists. Files added to the source in the meantime stay.
 
         A file that is replaced during the move is either moved or stays, in both cases as its newest version. `Changed`:
         it stays, and an earlier version is at the target.
         """
 
-    async def move_to_trash(self, path: Path, place: Path) -> None:
+    async def move_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
         """Move a file, or a folder with its content, to an unused hidden place, as cheaply as the service can.
 
         Whenever this ends, each file is in its folder or in the trash. The content of the trash may have any form that
         `restore` and `purge` understand. A file that is replaced during the move is moved in its newest version.
-        `Changed`: it keeps being replaced, and stays.
+        `Changed`: it keeps being replaced, and stays. `seen`: what `stat` has just found there.
 
         `DoesNotFitInTrash`: the service cannot hold it there, and nothing was moved.
         """
         await self.move(path, place, replace=False)
 
-    async def copy_to_trash(self, path: Path, place: Path) -> None:
-        """Copy a file that is about to be replaced to a hidden place."""
+    async def copy_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
+        """Copy a file that is about to be replaced to a hidden place. `seen`: what `find_file` has just found there."""
         await self.copy(path, place, replace=False)
 
     async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:

@@ -13,7 +13,7 @@ from portico.model.entries import Download, Entry, Page
 from portico.model.errors import NotAFolder, NotFound, service_unavailable
 from portico.model.paths import Path
 from portico.providers.contract.provider import Begin, Provider, TreeWalk
-from portico.providers.contract.uploads import KeptFile, WriteOptions
+from portico.providers.contract.uploads import Ends, KeptFile, WriteOptions
 from portico.providers.folders import volume_id
 from portico.providers.folders.volume_id import access_problem
 from portico.providers.folders.walk import FolderWalk
@@ -46,7 +46,6 @@ class LocalProvider(Provider):
     kind = "local"
     has_folders = True
     renames_at_commit = True
-    reports_replacement = True
     keeps_at_commit = True
     max_page_size = 5000
     max_file_size = 2**63 - 1
@@ -150,7 +149,15 @@ class LocalProvider(Provider):
         if staged and not cancelled:  # after a cancellation, the next sweep removes it
             await self._threads.run_long(self._threads.removals, path, staging.remove_staged, self._top, staged)
 
-    async def copy(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
+    async def copy(
+        self,
+        source: Path,
+        target: Path,
+        *,
+        replace: bool = True,
+        kept: KeptFile | None = None,
+        ends: Ends | None = None,
+    ) -> None:
         threads = self._threads
         is_small = await threads.run(threads.metadata, source, self._is_small_file, source)
         pool = threads.writes if is_small else threads.trees
@@ -164,7 +171,15 @@ class LocalProvider(Provider):
         with found(self._top, path) as (_, info):
             return not is_folder(info) and info.st_size <= _SMALL_FILE
 
-    async def move(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
+    async def move(
+        self,
+        source: Path,
+        target: Path,
+        *,
+        replace: bool = True,
+        kept: KeptFile | None = None,
+        ends: Ends | None = None,
+    ) -> None:
         async def rename() -> tuple[bool, bool]:
             return await self._threads.run_change(source, trees.rename, self._top, source, target, replace, kept)
 
@@ -188,10 +203,10 @@ class LocalProvider(Provider):
                 kept.copied = etag  # if it is another version by now, the change notices
         raise service_unavailable(f"{target} was replaced again and again", 1)
 
-    async def move_to_trash(self, path: Path, place: Path) -> None:
+    async def move_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
         await self._threads.run_change(path, trees.move_to_trash, self._top, path, place)
 
-    async def copy_to_trash(self, path: Path, place: Path) -> None:
+    async def copy_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
         linked, cancelled = await self._threads.run_change(path, trees.link, self._top, path, place)
         if not linked:
             if cancelled:

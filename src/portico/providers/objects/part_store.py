@@ -1,6 +1,7 @@
 """What an object store has to do for a resumable upload, and the state of such an upload."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Self
@@ -9,7 +10,7 @@ import msgspec
 
 from portico.model.entries import Entry
 from portico.model.paths import RESERVED_PREFIX
-from portico.providers.contract.uploads import KeptFile
+from portico.providers.contract.uploads import KeptFile, Look, over_seen
 from portico.providers.multipart.parts import (
     MAX_PART_BYTES,
     MIB,
@@ -171,10 +172,17 @@ class PartStore(ABC):
     limits: PartLimits
     kept: KeptFile | None = None
     """How the file that is replaced is kept."""
+    look: Look | None = None
+    """What there is at the goal, if it was looked at before."""
     if_match: str | None = None
     """The only version that is replaced, if the client has chosen one."""
     begins: ClassVar[bool] = True
     """Whether the service has to know that an upload begins."""
+
+    async def replacing(
+        self, name: str, replaces: bool, commit: Callable[[bool, str | None], Awaitable[Entry]]
+    ) -> Entry:
+        return await over_seen(self.kept, self.look, name, replaces, self.if_match, commit)
 
     @abstractmethod
     async def begin(self) -> str:

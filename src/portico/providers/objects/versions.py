@@ -177,19 +177,20 @@ class ObjectVersions(ABC):
 class VersionedStore(ObjectStore):
     versions: ObjectVersions
 
-    async def move_to_trash(self, path: Path, place: Path) -> None:
+    async def move_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
         if not await self.versions.are_kept(_trash_prefix(place)):
-            await super().move_to_trash(path, place)
+            await super().move_to_trash(path, place, seen)
             return
         self._check_key(path)
-        entry = await self._found(path)
+        entry = seen if seen and not seen.is_folder else await self._found(path)
         if entry and not entry.is_folder:
-            for _ in range(ATTEMPTS):
-                noted = await self._note_file(path, place)
+            for attempt in range(ATTEMPTS):
+                began = monotonic()
+                noted = await self._note_file(path, place, None if attempt else seen)
                 if noted is None:
                     await super().move_to_trash(path, place)
                     return
-                if not await self.remove_versions([noted.with_etag]):
+                if not await self.remove_versions([noted.with_etag._replace(copied_at=began)]):
                     count(size=noted.entry.size)
                     return
             raise changed(path.name)
@@ -227,14 +228,17 @@ class VersionedStore(ObjectStore):
                 break
         raise changed(name_of(newer[0].key))
 
-    async def copy_to_trash(self, path: Path, place: Path) -> None:
+    async def copy_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
         kept = await self.versions.are_kept(_trash_prefix(place))
-        if not kept or await self._note_file(path, place) is None:
-            await super().copy_to_trash(path, place)
+        if not kept or await self._note_file(path, place, seen) is None:
+            await super().copy_to_trash(path, place, seen)
 
-    async def _note_file(self, path: Path, place: Path) -> Current | None:
+    async def _note_file(self, path: Path, place: Path, seen: Entry | None) -> Current | None:
         """Note the current version of a file; None if it has none."""
-        found = await self.versions.find(key_of(path))
+        if seen and seen.version:
+            found: Current | None = Current(msgspec.structs.replace(seen, name=key_of(path)), seen.version)
+        else:
+            found = await self.versions.find(key_of(path))
         if found is None:
             raise not_found(path.name)
         if found.entry.is_folder:

@@ -1,0 +1,147 @@
+"""Services that honor conditions, that ignore them, and that stop honoring them after they were tried."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from portico.drive.cursors import CursorSeal
+from portico.drive.drive import OnConflict
+from portico.model.errors import AlreadyExists, Changed
+from portico.model.paths import Path
+from portico.providers.contract.uploads import WriteOptions
+from portico.providers.s3.provider import S3Provider
+
+from ...conformance.actions import at, content, exists, put
+from ...conformance.trash.actions import JournaledRecords, newest, trashed, with_trash
+from ...conformance.trash.conftest import migrated_trash, records  # noqa: F401
+from ...recorded_drive import RecordedDrive
+from ...servers.moto_s3 import moto_s3
+from ...servers.proxy import Call, FaultProxy, Reply
+from .conftest import Opener
+
+_CONDITIONS = ("if-match", "if-none-match", "x-amz-copy-source-if-match")
+
+
+class Deaf(FaultProxy):
+    """Before a service that may not hear conditions."""
+
+    is_deaf = False
+
+    async def _ask(self, call: Call, headers: list[tuple[str, str]]) -> Reply:
+        if self.is_deaf:
+            headers = [(name, value) for name, value in headers if name.lower() not in _CONDITIONS]
+        return await super()._ask(call, headers)
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Deaf]:
+    async with Deaf(int(moto_s3().rpartition(":")[2])) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def tried(opened: Opener) -> S3Provider:
+    provider = opened(tries_conditions=True)
+    await _try(provider)
+    return provider
+
+
+async def _try(provider: S3Provider) -> None:
+    assert provider._service._conditions
+    await provider._service._conditions.run()
+
+
+@pytest.fixture
+def drive(tried: S3Provider, records: JournaledRecords) -> RecordedDrive:  # noqa: F811
+    return with_trash(tried, Path(), CursorSeal(b"k" * 32), records)
+
+
+async def _interrupted(other: RecordedDrive, path: str) -> AsyncIterator[bytes]:
+    """A body, during which another client stores a file at the path."""
+    yield b"mine"
+    await put(other, path, b"theirs")
+
+
+async def test_service_that_refuses_is_relied_upon(
+    tried: S3Provider, proxy: Deaf, leftovers: Callable[[], Awaitable[list[str]]]
+) -> None:
+    assert all(await tried._service.honored())
+    assert await leftovers() == []
+
+
+async def test_service_that_ignores_conditions_is_not(opened: Opener, proxy: Deaf) -> None:
+    proxy.is_deaf = True
+    provider = opened(tries_conditions=True)
+    await _try(provider)
+    assert not any(await provider._service.honored())
+    assert await provider.look_lasts() == 0
+
+
+async def test_change_goes_on_while_conditions_are_tried(opened: Opener, proxy: Deaf) -> None:
+    provider = opened(tries_conditions=True)
+    proxy.on(lambda call: "conditions-" in call.path, Reply(503), turns=100)
+    await provider.make_folder(at("folder"))
+    assert await provider.look_lasts() == 0
+
+
+@pytest.mark.parametrize("heard", ["always", "until now", "never"])
+async def test_file_that_another_client_stored_meanwhile_is_kept(
+    drive: RecordedDrive, opened: Opener, proxy: Deaf, records: JournaledRecords, monkeypatch: pytest.MonkeyPatch, heard: str  # noqa: F811
+) -> None:  # fmt: skip
+    """A look counts for a moment only where nothing shows that a service has stopped honoring conditions."""
+    if heard != "always":
+        proxy.is_deaf = True
+        monkeypatch.setattr("portico.providers.s3.provider.LOOK_SECONDS", 1e-6)
+    provider = opened()
+    if heard == "never":
+        drive = with_trash(provider, Path(), drive._seal, records)
+    other = RecordedDrive(provider, Path(), drive.rights, drive._seal)
+    await put(drive, "old", b"old")
+    for path in ("new", "old"):
+        entry = await drive.write(at(path), _interrupted(other, path), "text/plain")
+        assert entry.replaced
+        assert await content(drive, path) == b"mine"
+        assert (await newest(drive)).path == f"/{path}"
+        await drive.restore(await newest(drive), OnConflict.REPLACE)
+        assert await content(drive, path) == b"theirs"
+
+
+@pytest.mark.parametrize("is_deaf", [False, True])
+async def test_what_must_not_be_replaced_stays(drive: RecordedDrive, proxy: Deaf, is_deaf: bool) -> None:
+    proxy.is_deaf = is_deaf
+    first = await put(drive, "a", b"a")
+    for source in ("move", "copy"):
+        await put(drive, source, b"source")
+    with pytest.raises(AlreadyExists):
+        await put(drive, "a", b"other", OnConflict.FAIL)
+    with pytest.raises(AlreadyExists):
+        await drive.move(at("move"), at("a"), OnConflict.FAIL)
+    with pytest.raises(AlreadyExists):
+        await drive.copy(at("copy"), at("a"), OnConflict.FAIL)
+    assert (await put(drive, "a", b"other", OnConflict.RENAME)).name == "a (1)"
+    await put(drive, "a", b"newer")
+    with pytest.raises(Changed):
+        await drive.write(at("a"), _interrupted(drive, "b"), "text/plain", options=WriteOptions(if_match=first.etag))
+    assert await content(drive, "a") == b"newer"
+    assert await exists(drive, "move")
+
+
+async def test_move_and_delete_keep_what_they_replace(drive: RecordedDrive, proxy: Deaf) -> None:
+    for path in ("a", "b"):
+        await put(drive, path, path.encode())
+    proxy.is_deaf = True
+    await drive.move(at("a"), at("b"))
+    await drive.delete(at("b"))
+    kept = {await content(drive, await drive.restore(item, OnConflict.RENAME)) for item in await trashed(drive)}
+    assert kept == {b"a", b"b"}
+
+
+async def test_service_that_compares_with_another_etag_is_not_believed(drive: RecordedDrive, proxy: Deaf) -> None:
+    """Swift does, for a file that was stored in parts."""
+    await put(drive, "a", b"old")
+    refused = Reply(412, body=b"<Error><Code>PreconditionFailed</Code></Error>")
+    proxy.on(lambda call: call.path.endswith("/a") and "if-match" in call.headers, refused, turns=10)
+    await put(drive, "a", b"new")
+    assert await content(drive, "a") == b"new"
+    await drive.delete(at("a"))
+    assert [item.path for item in await trashed(drive)] == ["/a", "/a"]
