@@ -84,6 +84,7 @@ class InstrumentedProvider(Provider):
     move = _timed("move")
     move_to_trash = _timed("move_to_trash")
     copy_to_trash = _timed("copy_to_trash")
+    note_version = _timed("note_version", label="copy_to_trash")
     restore = _timed("restore")
     purge = _timed("purge")
     sweep = _timed("sweep")
@@ -114,6 +115,9 @@ class InstrumentedProvider(Provider):
     async def check(self, *, writable: bool) -> None:
         if type(self._inner).check is not Provider.check:  # otherwise it asks nothing, and says nothing
             await self._check(writable=writable)
+
+    async def can_note(self, version: str, place: Path) -> bool:
+        return await self._inner.can_note(version, place)
 
     async def ignores_case(self) -> bool:
         return await self._inner.ignores_case()

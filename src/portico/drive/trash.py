@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -101,13 +102,13 @@ class DriveTrash:
         if held:
             record.status, record.expires_at = HELD, self._held_until()
         try:
-            await self._provider.move_to_trash(path, self.place_of(record.id), entry)
+            await self._provider.move_to_trash(path, self.place_of(record.id), None if ends_move else entry)
         except DoesNotFitInTrash:
             if not ends_move:
                 change.before = UNSEEN  # a folder of which nothing is kept was empty otherwise
             return False
         except _INTERRUPTIONS:
-            await run_to_end(self.note_arrived(record, change))
+            await run_to_end(self.note_arrived(record, change, version))
             raise
         change.kept.append(record)
         return True
@@ -200,11 +201,16 @@ class DriveTrash:
             expires_at=at + self._keep // _MILLISECOND,
         )
 
-    async def note_arrived(self, record: Trashed, change: Recording) -> None:
-        """After an interruption: what has arrived is shown. If the storage does not say, a later look finds it."""
+    async def note_arrived(self, record: Trashed, change: Recording, version: Version | None = None) -> None:
+        """After an interruption: what has arrived is shown. If the storage does not say, a later look finds it.
+
+        `version`: what the change has replaced or removed, perhaps without a note.
+        """
         try:
             if await self.find(self.place_of(record.id)):
                 change.kept.append(record)
+            elif version and version.version:
+                change.is_in_doubt = True
         except PorticoError as error:
             change.is_in_doubt = True
             _log_unsettled(record, error)
@@ -218,6 +224,15 @@ class DriveTrash:
                 found.append((self._record(trash_id, path, version, reason, user, change.at), version))
             trash_id = next_id(trash_id)
         return found
+
+    async def note_left(self, change: BegunChange, path: Path, reason: str) -> list[tuple[Trashed, Version]]:
+        """What such a change has replaced or removed before it could note the version, which the journal knows."""
+        version, place = change.before, self.place_of(change.id)
+        if not (version and version.version):
+            return []
+        if not await self._provider.note_version(path, version.version, place):
+            return []
+        return [(self._record(change.id, path, version, reason, change.line.user or None, change.at), version)]
 
     # In the trash
 
@@ -356,6 +371,8 @@ class Replacement:
         self._record: Trashed | None = None
         self._seen: Entry | None = None
         self._kept: KeptFile | None = None
+        self._journaled: str | None = None
+        """The version that the journal knows to be replaced."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -375,10 +392,15 @@ class Replacement:
 
     def at_commit(self, *, may_copy: bool = False) -> KeptFile:
         """For a provider that keeps the file itself, when it commits the new one, or has it kept then."""
-        self._kept = KeptFile(self.prepare, may_copy=may_copy)
+        self._kept = KeptFile(self.prepare, may_copy=may_copy, saw=self._saw)
         if self._provider.keeps_at_commit:
             self._kept.place = self._trash.place_of(self._change.id)
         return self._kept
+
+    def _saw(self, look: Look) -> None:
+        if not self._change.has_begun:
+            self._change.before = version_of(look.entry) if look.entry else None
+            self._journaled = look.entry.version if look.entry else None
 
     async def prepare(self, look: Look | None = None) -> None:
         if self._keeps_at_commit:
@@ -396,8 +418,13 @@ class Replacement:
         if entry is None:
             return
         record = self._found(entry)
+        place = self._trash.place_of(record.id)
+        version = entry.version if self._kept and entry.version == self._journaled else None
+        if self._kept and version and await self._provider.can_note(version, place):
+            self._kept.beside = partial(self._provider.note_version, self._path, version, place)
+            return
         try:
-            await self._provider.copy_to_trash(self._path, self._trash.place_of(record.id), entry)
+            await self._provider.copy_to_trash(self._path, place, entry)
         except (NotFound, DoesNotFitInTrash) as error:
             if isinstance(error, NotFound) and await self._provider.find_file(self._path):
                 raise changed(self._path.name) from error
@@ -426,7 +453,8 @@ class Replacement:
     async def _failed(self, record: Trashed, error: BaseException) -> None:
         # A service may still carry out what was cancelled.
         if not (isinstance(error, PorticoError) and await self._is_unchanged(record)):
-            await self._trash.note_arrived(record, self._change)
+            journaled = self._change.before if self._journaled else None
+            await self._trash.note_arrived(record, self._change, journaled)
 
     async def _is_unchanged(self, record: Trashed) -> bool:
         """Nothing was replaced, as far as that can be seen: then the trash does not need it."""

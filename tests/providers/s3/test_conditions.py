@@ -1,15 +1,20 @@
 """Services that honor conditions, that ignore them, and that stop honoring them after they were tried."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from unittest.mock import AsyncMock
 
 import pytest
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 
 from portico.drive.cursors import CursorSeal
 from portico.drive.drive import OnConflict
-from portico.model.errors import AlreadyExists, Changed
+from portico.model.errors import AlreadyExists, Changed, service_unavailable
 from portico.model.paths import Path
 from portico.providers.contract.uploads import WriteOptions
 from portico.providers.s3.provider import S3Provider
+from portico.store import begun_rows
+from portico.store.trash import DELETED, REPLACED
 
 from ...conformance.actions import at, content, exists, put
 from ...conformance.trash.actions import JournaledRecords, newest, trashed, with_trash
@@ -20,6 +25,10 @@ from ...servers.proxy import Call, FaultProxy, Reply
 from .conftest import Opener
 
 _CONDITIONS = ("if-match", "if-none-match", "x-amz-copy-source-if-match")
+
+
+class Killed(BaseException):
+    """Nothing handles it."""
 
 
 class Deaf(FaultProxy):
@@ -145,3 +154,35 @@ async def test_service_that_compares_with_another_etag_is_not_believed(drive: Re
     assert await content(drive, "a") == b"new"
     await drive.delete(at("a"))
     assert [item.path for item in await trashed(drive)] == ["/a", "/a"]
+
+
+@pytest.mark.parametrize("how", ["write", "delete"])
+@pytest.mark.parametrize("ends", ["killed", "refused"])
+async def test_version_that_was_replaced_before_its_note_is_found(
+    drive: RecordedDrive,
+    tried: S3Provider,
+    records: JournaledRecords,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    ends: str,
+) -> None:
+    """On a bucket with versions, the note is written while the file is replaced or removed: the journal has the version."""
+    s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets[tried.identity.rpartition("/")[2]].versioning_status = "Enabled"
+    monkeypatch.setattr(begun_rows, "has_ended", lambda _: True)
+    for path in ("a", "b"):
+        await put(drive, path, b"old")
+    await put(drive, "b", b"new")  # from now on, it is known that notes can be written
+    error = Killed() if ends == "killed" else service_unavailable("down", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(tried.versions, "write_note", AsyncMock(side_effect=error))
+        with pytest.raises(type(error)):
+            await (put(drive, "a", b"new") if how == "write" else drive.delete(at("a")))
+    assert not await exists(drive, "a") if how == "delete" else await content(drive, "a") == b"new"
+    (left,) = await records.journal.left_open()
+    reason = DELETED if how == "delete" else REPLACED
+    assert await drive.trash.left_by(left, left.place.path, reason) == []
+    kept = [record for record, _ in await drive.trash.note_left(left, left.place.path, reason)]
+    await records.journal.settle(left, "unknown", kept=kept)
+    assert [item.path for item in await trashed(drive)] == ["/a", "/b"]
+    await drive.restore(await newest(drive), OnConflict.REPLACE)
+    assert await content(drive, "a") == b"old"

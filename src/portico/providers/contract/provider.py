@@ -267,7 +267,8 @@ class Provider(ABC):
 
         Whenever this ends, each file is in its folder or in the trash. The content of the trash may have any form that
         `restore` and `purge` understand. A file that is replaced during the move is moved in its newest version.
-        `Changed`: it keeps being replaced, and stays. `seen`: what `stat` has just found there.
+        `Changed`: it keeps being replaced, and stays. `seen`: what `stat` has just found there, and what the journal knows
+        to be removed.
 
         `DoesNotFitInTrash`: the service cannot hold it there, and nothing was moved.
         """
@@ -276,6 +277,14 @@ class Provider(ABC):
     async def copy_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
         """Copy a file that is about to be replaced to a hidden place. `seen`: what `find_file` has just found there."""
         await self.copy(path, place, replace=False)
+
+    async def can_note(self, version: str, place: Path) -> bool:
+        """Whether `note_version` may come after the change that replaces this version of a file."""
+        return False
+
+    async def note_version(self, path: Path, version: str, place: Path) -> bool:
+        """Keep a version of a file that may have been replaced or removed, as `copy_to_trash` does; False if it may be gone."""
+        return False
 
     async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:
         """Move the content that `move_to_trash` or `copy_to_trash` put into `place` to `target`. Errors as in `move`."""

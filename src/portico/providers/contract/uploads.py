@@ -1,12 +1,13 @@
 """How a file is written, uploads over several requests, and the record of those under way."""
 
+import asyncio
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from datetime import datetime
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -69,6 +70,10 @@ class KeptFile(msgspec.Struct):
     """The etag of the version that was copied to the place."""
     is_kept: bool = False
     """Set by the provider: whether the file that was replaced is in its place."""
+    saw: Callable[[Look], None] = lambda _: None
+    """Called with what will probably be replaced, before the content arrives: so the journal knows it when the change begins."""
+    beside: Callable[[], Coroutine[Any, Any, bool]] | None = None
+    """Set by `prepare`: writes a note of the version that is replaced, which may be done while it is replaced."""
 
 
 async def over_kept(
@@ -91,13 +96,28 @@ async def over_kept(
     if if_match is not None:
         if not prepared:
             await kept.prepare(look)
-        return await commit(True, if_match)
+        return await _noted(kept, commit(True, if_match))
     for attempt in range(_ATTEMPTS):
         if attempt or not prepared:
             await kept.prepare(None if attempt else look)
         with suppress(AlreadyExists, Changed):
-            return await commit(kept.etag is not None, kept.etag)
+            return await _noted(kept, commit(kept.etag is not None, kept.etag))
     raise changed(name)
+
+
+async def _noted(kept: KeptFile, commit: Awaitable[T]) -> T:
+    """The result of a commit, and of what may be done beside it."""
+    if kept.beside is None:
+        return await commit
+    noting, kept.beside = asyncio.create_task(kept.beside()), None
+    try:
+        result = await commit
+    except BaseException:
+        await asyncio.wait([noting])
+        noting.cancelled() or noting.exception()  # whether it is there will be looked at
+        raise
+    await noting
+    return result
 
 
 async def over_seen(

@@ -186,6 +186,8 @@ class ObjectStore(ObjectService):
         self._check_key(path)
         with self._names.pending(path) as name:
             look = await self._look(path, options)
+            if options.kept and look:
+                options.kept.saw(look)
             entry = await self.store(key_of(path), name.taking(chunks), content_type, options, look)
         entry.name = path.name
         entry.replaced = entry.replaced or bool(options.kept.etag if options.kept else look and look.entry)
