@@ -1,6 +1,8 @@
 """Services that honor conditions, that ignore them, and that stop honoring them after they were tried."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
@@ -12,6 +14,8 @@ from portico.drive.drive import OnConflict
 from portico.model.errors import AlreadyExists, Changed, service_unavailable
 from portico.model.paths import Path
 from portico.providers.contract.uploads import WriteOptions
+from portico.providers.objects import store
+from portico.providers.objects.part_store import TRIALS_PREFIX, UPLOADS_PREFIX
 from portico.providers.s3.provider import S3Provider
 from portico.store import begun_rows
 from portico.store.trash import DELETED, REPLACED
@@ -186,3 +190,14 @@ async def test_version_that_was_replaced_before_its_note_is_found(
     assert [item.path for item in await trashed(drive)] == ["/a", "/b"]
     await drive.restore(await newest(drive), OnConflict.REPLACE)
     assert await content(drive, "a") == b"old"
+
+
+async def test_sweep_removes_what_a_killed_trial_left(
+    tried: S3Provider, client: Any, bucket: str, leftovers: Callable[[], Awaitable[list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    for key in (f"{TRIALS_PREFIX}1", f"{UPLOADS_PREFIX}upload/file"):
+        await client.put_object(Bucket=bucket, Key=key, Body=b"")
+    assert await tried.sweep() == 0
+    monkeypatch.setattr(store, "_TRIAL", timedelta(hours=-1))
+    assert await tried.sweep() == 1
+    assert await leftovers() == [f"{UPLOADS_PREFIX}upload/file"]

@@ -23,6 +23,8 @@ from portico.providers.multipart.parts import (
 
 UPLOADS_PREFIX = f"{RESERVED_PREFIX}uploads/"
 """Of the keys under which resumable uploads keep what is not yet, or not only, in parts."""
+TRIALS_PREFIX = f"{UPLOADS_PREFIX}conditions-"
+"""Of empty objects by which a service is tried; they stay only if the process ends in the meantime."""
 _EQUAL_BYTES = 16 * MIB
 """Of each part, if all must be equal and the size of the file is unknown."""
 

@@ -34,7 +34,7 @@ from portico.model.paths import Path
 from portico.providers.contract.provider import Begin, DoesNotFitInTrash, TreeWalk
 from portico.providers.contract.uploads import Ends, KeptFile, Look, ResumableUpload, WriteOptions, over_kept
 from portico.providers.multipart.memory import MemoryBudget
-from portico.providers.objects.part_store import UPLOADS_PREFIX, UploadState
+from portico.providers.objects.part_store import TRIALS_PREFIX, UPLOADS_PREFIX, UploadState
 from portico.providers.objects.pending_names import PendingNames, existing_depth
 from portico.providers.objects.resumable import ResumableObjectUpload
 from portico.providers.objects.service import (
@@ -65,6 +65,10 @@ _CHECKED_SECONDS = 10.0
 _MAX_CHECKED = 4096
 _EXPIRED = timedelta(days=60)
 """A hidden object of a resumable upload that is older than this is removed even if the upload's state was lost."""
+
+
+_TRIAL = timedelta(hours=1)
+"""As that, of an object by which a service is tried."""
 
 
 class ObjectStore(ObjectService):
@@ -344,11 +348,16 @@ class ObjectStore(ObjectService):
             await self.remove([prefix])
 
     async def sweep(self) -> int:
-        """Remove what resumable uploads left whose record was lost."""
+        """Remove what resumable uploads left whose record was lost, and what trials of the service left."""
         swept = 0
-        expired = datetime.now(UTC) - _EXPIRED
+        now = datetime.now(UTC)
+
+        def is_old(entry: Entry) -> bool:
+            limit = _TRIAL if entry.name.startswith(TRIALS_PREFIX) else _EXPIRED
+            return entry.modified is not None and entry.modified < now - limit
+
         async for listing in self.pages(UPLOADS_PREFIX, flat=True):
-            old = [entry for entry in listing.objects if entry.modified and entry.modified < expired]
+            old = [entry for entry in listing.objects if is_old(entry)]
             await self.remove_versions([Version(entry.name, entry.etag) for entry in old])
             swept += len(old)
         return swept

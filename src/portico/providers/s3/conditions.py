@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import structlog
 
 from portico.model.errors import AlreadyExists, Changed, PorticoError
-from portico.providers.objects.part_store import UPLOADS_PREFIX
+from portico.providers.objects.part_store import TRIALS_PREFIX
 
 LOOK_SECONDS: Final = 2.0
 """How old a look may be where a condition was tried: nothing shows that a service has stopped honoring it."""
@@ -69,7 +69,7 @@ class Conditions:
             self._trying = None
 
     async def _try(self) -> Honored:
-        one, other = (f"{UPLOADS_PREFIX}conditions-{token_hex(16)}" for _ in range(2))
+        one, other = (f"{TRIALS_PREFIX}{token_hex(16)}" for _ in range(2))
         source = {"Bucket": self._bucket, "Key": one}
         try:
             await asyncio.gather(*(self._call("put_object", Key=key, Body=b"") for key in (one, other)))
