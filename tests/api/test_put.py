@@ -1,6 +1,5 @@
 """`PUT`: the body is the file."""
 
-import asyncio
 import hashlib
 import os
 from base64 import b64encode
@@ -10,7 +9,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from portico.model.errors import ProviderUnavailable
 from portico.providers.local.provider import LocalProvider
 
 from .conftest import OWN_GATEWAY, SHARES_GATEWAY, OpenGateway
@@ -331,22 +329,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @OWN_GATEWAY
-async def test_whether_it_is_new_is_asked_only_if_it_is_unknown(
-    gateway_without_trash: Gateway, asked: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gateway = gateway_without_trash
-    monkeypatch.setattr(LocalProvider, "reports_replacement", False)
-    etag = (await put(gateway, "file", headers={"If-None-Match": "*"})).headers["ETag"]
-    etag = (await put(gateway, "file", headers={"If-Match": etag})).headers["ETag"]
-    assert (await put(gateway, "other", params={"onConflict": "fail"})).status_code == 201
-    assert (await put(gateway, "third", user="writer")).status_code == 201
-    assert asked == []
-    assert (await put(gateway, "file")).status_code == 204
-    assert asked == ["file"]
-    assert (await put(gateway, "new")).status_code == 201
-
-
-@OWN_GATEWAY
 async def test_a_storage_that_says_it_is_not_asked(
     gateway_without_trash: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,45 +342,10 @@ async def test_a_storage_that_says_it_is_not_asked(
     assert (await put(gateway, "a/file")).status_code == 204
 
 
-@OWN_GATEWAY
-async def test_a_storage_that_does_not_say_whether_it_is_new(
-    gateway_without_trash: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gateway = gateway_without_trash
-
-    async def fail(*_: Any) -> Any:
-        raise ProviderUnavailable("no")
-
-    monkeypatch.setattr(LocalProvider, "stat", fail)
-    monkeypatch.setattr(LocalProvider, "reports_replacement", False)
-    assert (await put(gateway, "file")).status_code == 204
-    assert stored(gateway) == {"file": NEW}
-
-
 async def test_storage_that_keeps_replaced_files_is_not_asked(gateway: Gateway, asked: list[str]) -> None:
     assert (await put(gateway, "file")).status_code == 201
     assert (await put(gateway, "file")).status_code == 204
     assert asked == []
-
-
-@OWN_GATEWAY
-async def test_the_question_does_not_outlive_the_upload(
-    gateway_without_trash: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gateway = gateway_without_trash
-    cancelled = asyncio.Event()
-
-    async def slow(*_: Any) -> Any:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
-    monkeypatch.setattr(LocalProvider, "stat", slow)
-    monkeypatch.setattr(LocalProvider, "reports_replacement", False)
-    steps = [NEW, ConnectionError()]
-    assert (await put_raw(gateway, "file", ("Content-Length", "99"), steps=steps)).status == 400
-    await cancelled.wait()
 
 
 @pytest.mark.parametrize(

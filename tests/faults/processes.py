@@ -24,6 +24,7 @@ from portico.model.paths import RESERVED_PREFIX, TRASH
 from portico.model.paths import Path as StoragePath
 from portico.providers.contract.provider import Provider
 from portico.providers.contract.registry import open_provider
+from portico.providers.objects.part_store import TRIALS_PREFIX
 from portico.providers.s3.provider import S3Provider
 from portico.settings import settings
 from portico.store.database import Database
@@ -258,7 +259,8 @@ class S3Storage(Storage):
             ours = await client.list_objects_v2(Bucket=self.bucket, Prefix=".portico~")
             unfinished = await client.list_multipart_uploads(Bucket=self.bucket)
         keys = [found["Key"] for found in (*ours.get("Contents", []), *unfinished.get("Uploads", []))]
-        return [key for key in keys if not key.startswith(TRASH)]
+        # A trial of the service may be under way; the sweep removes what is left of it an hour later.
+        return [key for key in keys if not key.startswith((TRASH, TRIALS_PREFIX))]
 
     async def sweep(self) -> None:
         """What happens by itself a day later."""

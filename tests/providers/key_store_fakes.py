@@ -221,7 +221,9 @@ class FakeStore(ObjectService):
         chunks: Chunks = _Pieces(found.content)
         return Download(Entry(key, False, size, etag=found.etag), 0, size, chunks)
 
-    async def duplicate(self, source: Version, target: str, *, replace: bool, if_match: str | None = None) -> None:
+    async def duplicate(
+        self, source: Version, target: str, *, replace: bool, if_match: str | None = None, looked: bool = False
+    ) -> None:
         assert if_match is None
         self.bucket.before("duplicate")
         found = self.bucket.objects.get(source.key)

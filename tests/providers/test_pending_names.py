@@ -7,8 +7,8 @@ import pytest
 
 from portico.model.errors import IsAFolder, NotAFolder
 from portico.model.paths import Path
-from portico.providers.objects import store
-from portico.providers.objects.store import PendingNames
+from portico.providers.objects import pending_names
+from portico.providers.objects.pending_names import PendingNames
 
 FILE, BELOW = Path(("a",)), Path(("a", "b"))
 
@@ -53,7 +53,7 @@ def test_a_slow_change_does_not_collect_its_rivals(names: PendingNames, taken: b
 
 
 def test_what_is_not_remembered_is_not_trusted(names: PendingNames, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_REMEMBERED", 2)
+    monkeypatch.setattr(pending_names, "_REMEMBERED", 2)
     began = time.monotonic()
     assert names.has_no_file_since(began, BELOW)
     for name in ("a", "b", "c"):

@@ -9,12 +9,13 @@ from functools import cache
 from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote, unquote_to_bytes
 
 from aiohttp import web
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.s3 import models, responses
+from moto.s3.exceptions import PreconditionFailed
 from moto.s3.models import s3_backends
 
 from .threaded_server import ThreadedServer
@@ -27,6 +28,7 @@ def moto_s3() -> str:
     """The server's address; it is started when it is first asked for."""
     _tell_when_uploads_began()
     _list_no_deleted_folders()
+    _compare_in_copies()
     server = _Server("moto").start()
     atexit.register(server.stop)
     return server.url
@@ -115,6 +117,25 @@ def _list_no_deleted_folders() -> None:
         return listed(backend, bucket, *args, **options)
 
     models.S3Backend.list_objects = list_objects
+
+
+def _compare_in_copies() -> None:
+    """moto ignores the conditions of a copy, which Amazon honors."""
+    copy = responses.S3Response.copy_object
+
+    def copy_object(response: Any) -> Any:
+        headers, backend = response.headers, response.backend
+        source, _, query = unquote(headers["x-amz-copy-source"]).lstrip("/").partition("?versionId=")
+        copied = backend.get_object(*source.split("/", 1), version_id=query or None)
+        target = backend.get_object(response.bucket_name, response.parse_key_name())
+        for header, found in (("x-amz-copy-source-if-match", copied), ("If-Match", target)):
+            if (etag := headers.get(header)) and (found is None or found.etag.strip('"') != etag.strip('"')):
+                raise PreconditionFailed(header)
+        if headers.get("If-None-Match") == "*" and target is not None:
+            raise PreconditionFailed("If-None-Match")
+        return copy(response)
+
+    responses.S3Response.copy_object = copy_object
 
 
 @contextmanager

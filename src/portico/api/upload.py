@@ -27,6 +27,7 @@ from portico.api.schemas import with_trash_ids
 from portico.model.errors import InvalidRequest, PorticoError
 from portico.model.paths import Path
 from portico.operations.files.digests import ExpectedDigest, Hashing
+from portico.operations.files.file_batch import FileBatch
 from portico.operations.files.files import OnConflict
 from portico.operations.files.upload import Upload
 
@@ -48,8 +49,9 @@ async def upload(request: Request, query: Query) -> Response:
             if (size := content_length(request)) is not None:
                 opened.announce(size)
             transfer = opened
-            while file := await form.next_file():
-                await _store(transfer, file, form, whole, modified)
+            async with FileBatch(transfer) as batch:
+                while file := await form.next_file():
+                    await _store(batch, file, form, whole, modified)
             if not transfer.stored:
                 raise InvalidRequest("The form contains no file; send each file in a part named 'data'.")
     except PorticoError as error:
@@ -75,7 +77,7 @@ def _form(request: Request, whole: Hashing | None) -> MultipartReader:
 
 
 async def _store(
-    transfer: Upload, file: FormFile, form: MultipartReader, whole: Hashing | None, modified: datetime | None
+    batch: FileBatch, file: FormFile, form: MultipartReader, whole: Hashing | None, modified: datetime | None
 ) -> None:
     chunks = _checked(file.chunks, form, whole) if whole else file.chunks
     expected: list[ExpectedDigest] = []
@@ -84,7 +86,7 @@ async def _store(
         modified = modified_of(file.headers.get(MODIFIED)) or modified
     except InvalidRequest as error:
         chunks = _refusal(error)  # so that it is recorded as a failure of this file
-    await transfer.store(file.filename, chunks, file.content_type, expected=expected, modified=modified)
+    await batch.store(file.filename, chunks, file.content_type, expected=expected, modified=modified)
 
 
 async def _refusal(error: InvalidRequest) -> AsyncIterator[bytes]:

@@ -1,62 +1,47 @@
-"""`Drive`: the part of a Web User's tree that is in one provider, and everything that is the same for all providers.
+"""`Drive`: the part of a Web User's tree that is in one provider, with everything that changes it.
 
-A drive confines its user below the root, checks the user's rights, clamps and orders listings, seals cursors and
-settles name conflicts. Paths given to it are those of the user's tree, at or below the drive's mount point.
+On top of what `DriveView` shows, a drive checks rights to change, settles name conflicts, and keeps in the trash what is
+replaced or deleted. Paths given to it are those of the user's tree, at or below the drive's mount point.
 """
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
-from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
 
 from portico.drive.cursors import CursorSeal
-from portico.drive.errors import named_as_it_was, with_advice, with_whole_path
+from portico.drive.errors import named_as_it_was, with_advice
 from portico.drive.free_names import FreeName, NameClaims, free_name
-from portico.drive.mount_table import InnerMounts, folder_entry
+from portico.drive.mount_table import InnerMounts
 from portico.drive.trash import DriveTrash
-from portico.drive.walk import DriveWalk
-from portico.model.entries import UNKNOWN_TYPE, Download, Entry, Page, presentable
+from portico.drive.view import DriveView
+from portico.model.entries import UNKNOWN_TYPE, Download, Entry
 from portico.model.errors import (
     AlreadyExists,
     FolderNotEmpty,
-    Forbidden,
-    InvalidCursor,
     InvalidPath,
     IsAFolder,
-    NotAFolder,
     NotFound,
     NotPossible,
     PorticoError,
     cannot_replace_folder,
-    is_a_folder,
     root_is_a_folder,
 )
 from portico.model.paths import RESERVED_PREFIX, TOP, Path, Place
 from portico.model.reach import folded
-from portico.model.rights import OVERWRITE, Right, missing_word
+from portico.model.rights import OVERWRITE, Right
 from portico.model.versions import UNSEEN, Version, version_of
 from portico.providers.contract.provider import Provider
-from portico.providers.contract.uploads import KeptFile, ResumableUpload, Save, WriteOptions
+from portico.providers.contract.uploads import Ends, KeptFile, ResumableUpload, Save, WriteOptions
 from portico.runtime.tasks import for_each
 from portico.store.recordings import Recording
 from portico.store.trash import Trashed
-
-_BY_NAME = attrgetter("name")
-_IS_FOLDER = attrgetter("is_folder")
-
-
-def sort_entries(entries: list[Entry]) -> None:
-    """Sort one page in place. Two sorts with C keys are quicker than one with a Python key."""
-    entries.sort(key=_BY_NAME)
-    entries.sort(key=_IS_FOLDER, reverse=True)
-
 
 __all__ = ["Drive", "OnConflict", "ResumableUpload", "WriteOptions"]
 
@@ -76,10 +61,7 @@ class OnConflict(StrEnum):
     """Keep both: the new one becomes `name (1).ext`."""
 
 
-RIGHT_MISSING = "You don't have permission to {} here. Ask your administrator."
-
-
-class Drive:
+class Drive(DriveView):
     """Made for one operation: it remembers which folders it has checked. What changes something notes in a `Recording` what it
     did, and begins it right before the storage is changed."""
 
@@ -97,46 +79,13 @@ class Drive:
         claims: NameClaims | None = None,
         trash: Callable[[], DriveTrash] | None = None,
     ) -> None:
-        """`point`: where `root`, a folder of the provider, is in the user's tree. `inner`: if there are mounts below it.
-
-        `path_depth`: of a new path of the tree. `claims`: shared by the drives of one provider.
-        """
-        self._provider = provider
-        self._root = root
-        self._depth = len(point.segments)
-        self._inner = inner
-        self.point = point
-        self.connection = connection
-        """Its name; empty if the drive has none."""
-        self.rights = rights
-        self._seal = seal
+        """As `DriveView`. `path_depth`: of a new path of the tree. `claims`: shared by the drives of one provider."""
+        super().__init__(provider, root, rights, seal, point=point, inner=inner, connection=connection)
         self._path_depth = path_depth
         self._writable: dict[Path, float] = {}
         """As `WriteOptions.ancestors_checked_at`."""
         self._claims = claims or NameClaims("")
         self._make_trash = trash
-        self.right_missing = RIGHT_MISSING
-        """What is answered if a right is missing."""
-
-    def _place(self, path: Path) -> Path:
-        """The provider's path."""
-        return Path(self._root.segments + path.segments[self._depth :], path.as_folder)
-
-    def place(self, path: Path) -> Place:
-        """Where the journal says that a path is: from the top of the provider, as in the trash."""
-        return Place(self.connection, self._place(path))
-
-    def _is_there(self, path: Path) -> bool:
-        """Whether the tree has this folder, even if the storage has none."""
-        return len(path.segments) == self._depth or (self._inner is not None and self._inner.takes(path))
-
-    def has(self, path: Path, *, is_folder: bool) -> bool:
-        """Whether this path belongs to the drive, and no mount below hides it."""
-        return self._inner is None or not self._inner.hides(path, Entry(path.name, is_folder))
-
-    def _may_lack(self, folder: Path, error: PorticoError) -> bool:
-        """Whether the storage need not have this folder. A file in its place is hidden by the mounts below."""
-        return self._is_there(folder) and (isinstance(error, NotFound) or len(folder.segments) != self._depth)
 
     def _check_file(self, path: Path, on_conflict: OnConflict | None) -> None:
         """Refuse to replace a folder that may exist only in the tree, where the provider can't see it."""
@@ -146,176 +95,15 @@ class Drive:
         if is_point or (on_conflict is not OnConflict.RENAME and self._is_there(path)):
             raise cannot_replace_folder(path.name)
 
-    def allows(self, right: Right) -> bool:
-        return right in self.rights
-
-    def require(self, *rights: Right) -> None:
-        for right in rights:
-            if right not in self.rights:
-                raise Forbidden(self.right_missing.format(missing_word(right, self.rights)))
-
     @property
     def max_file_size(self) -> int:
         return self._provider.max_file_size
-
-    @property
-    def max_page_size(self) -> int:
-        return self._provider.max_page_size
 
     def size_limit(self, configured: int) -> int:
         """How many bytes a file may have; `configured` is the administrator's limit, or 0."""
         return min(configured or self.max_file_size, self.max_file_size)
 
-    @property
-    def reports_replacement(self) -> bool:
-        """As `Provider.reports_replacement`; who keeps replaced files knows it in any case."""
-        return self._provider.reports_replacement or self._keeps
-
-    # Looking
-
-    async def list_page(self, folder: Path, size: int, cursor: str | None = None, *, file_first: bool = False) -> Page:
-        """As `Provider.list_page`: any size, ordered within the page, with a sealed cursor as its token.
-
-        With a cursor, a folder that is gone is `InvalidCursor`. The root exists even while it holds nothing.
-        """
-        self.require(Right.LIST)
-        path = self._place(folder)
-        token = None if cursor is None else self._seal.open(cursor, self._scope(path))
-        size = self._page_size(folder, size, is_first=cursor is None)
-        file_first = file_first and not self._is_there(folder)  # a file of that name is not the user's
-        try:
-            page = await self._provider.list_page(path, size, token, file_first=file_first)
-        except (NotFound, NotAFolder) as error:
-            if cursor is not None:
-                raise InvalidCursor("The folder no longer exists. List its parent folder.") from error
-            if not self._may_lack(folder, error):
-                raise with_whole_path(error, folder) from None
-            page = Page([])
-        return self._shown(page, folder, is_first=cursor is None)
-
-    async def read_or_list(self, path: Path, size: int) -> Download | Page:
-        """As `Provider.read_or_list`, with what `read` and `list_page` do."""
-        self.require(Right.LIST, Right.DOWNLOAD)
-        if self._is_there(path):  # a file of that name is not the user's
-            return await self.list_page(path, size)
-        size = self._page_size(path, size, is_first=True)
-        try:
-            found = await self._provider.read_or_list(self._place(path), size)
-        except (NotFound, NotAFolder) as error:
-            raise with_whole_path(error, path) from None
-        if isinstance(found, Download):
-            presentable(found.entry)
-            return found
-        return self._shown(found, path, is_first=True)
-
-    def _page_size(self, folder: Path, size: int, *, is_first: bool) -> int:
-        size = min(size, self._provider.max_page_size)
-        return max(1, size - len(self._inner.shown_in(folder))) if self._inner and is_first else size
-
-    def _shown(self, page: Page, folder: Path, *, is_first: bool) -> Page:
-        """A page of the provider as the user sees it."""
-        if self._inner:
-            self._inner.add_to(page, folder, is_first=is_first)
-        sort_entries(page.entries)
-        if page.token is not None:
-            page.token = self._seal.close(page.token, self._scope(self._place(folder)))
-        return page
-
-    def walk(
-        self, folder: Path, cursor: str | None = None, *, right: Right = Right.LIST, reads_ahead: bool = False
-    ) -> DriveWalk:
-        """Everything below a folder that no other mount holds; with a cursor, from where an earlier walk has come to.
-
-        `reads_ahead`: as `TreeWalk.reads_ahead`.
-        """
-        self.require(right)
-        path = self._place(folder)
-        scope = self._scope(path)
-        return DriveWalk(
-            self._provider,
-            path,
-            folder,
-            self._seal,
-            scope,
-            cursor,
-            may_lack=self._may_lack,
-            inner=self._inner,
-            reads_ahead=reads_ahead,
-        )
-
-    def location(self, path: Path) -> str:
-        """Names the place for all who see it: users with other roots, workers and nodes."""
-        return self._scope(self._place(path))
-
-    def _scope(self, path: Path) -> str:
-        return f"{self._provider.kind}\0{self._provider.identity}\0{path}"
-
-    async def stat(self, path: Path) -> Entry:
-        self.require(Right.LIST)
-        return await self._stat(path)
-
-    async def find(self, path: Path) -> Entry | None:
-        """The entry, if there is one. Needs no right: what a user sees of it is for the caller to decide."""
-        try:
-            return await self._stat(path)
-        except (NotFound, NotAFolder):
-            return None
-
-    async def has_mark(self, path: Path, mark: str, size: int) -> bool:
-        """As `Provider.has_mark`."""
-        return await self._provider.has_mark(self._place(path), mark, size)
-
-    async def find_root(self) -> Entry | None:
-        """What is at the root, which may be gone. Needs no right, as `find`."""
-        if self._root.is_root:
-            return folder_entry(Path())
-        try:
-            # A file of the same name may exist, too.
-            return await self._provider.stat(Path(self._root.segments, as_folder=True))
-        except (NotFound, NotAFolder):
-            return None
-
-    async def read_to_compare(self, path: Path, entry: Entry) -> Download:
-        """This version of a file. Needs no right: its content must not be shown."""
-        return await self._provider.read(self._place(path), etag=entry.etag)
-
-    async def _stat(self, path: Path) -> Entry:
-        if self._is_there(path):
-            return folder_entry(path)
-        try:
-            return presentable(await self._provider.stat(self._place(path)))
-        except NotFound as error:
-            raise with_whole_path(error, path) from None
-
     # Content
-
-    async def stat_for_download(self, path: Path) -> Entry:
-        """The entry of something that is about to be read."""
-        self.require(Right.DOWNLOAD)
-        return await self._stat(path)
-
-    async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
-        self.require(Right.DOWNLOAD)
-        if self._is_there(path):
-            raise root_is_a_folder() if path.is_root else is_a_folder(path.name)
-        try:
-            download = await self._provider.read(self._place(path), start, stop, etag=etag)
-        except NotFound as error:
-            raise with_whole_path(error, path) from None
-        presentable(download.entry)
-        return download
-
-    @property
-    def small_file(self) -> int:
-        """Bytes: `read_small` reads files up to this size."""
-        return self._provider.small_file
-
-    async def read_small(
-        self, paths: Sequence[Path], checksum: Callable[[bytes], int]
-    ) -> list[tuple[bytes, int] | None]:
-        """As `Provider.read_small`."""
-        self.require(Right.DOWNLOAD)
-        return await self._provider.read_small([self._place(path) for path in paths], checksum)
 
     async def check_target(self, folder: Path) -> None:
         """`NotAFolder` if no file could be written into `folder`; what is missing will be made."""
@@ -378,21 +166,14 @@ class Drive:
         if not (options.replace and self._keeps):
             change.before = UNSEEN if options.replace else None
             entry = await self._provider.write(path, chunks, content_type, options)
-            if self._provider.reports_replacement and not entry.replaced:
+            if not entry.replaced:
                 change.before = None
             return entry
         async with self.trash.replacement(path, change) as replacement:
             options = msgspec.structs.replace(options, kept=replacement.at_commit())
-            entry = await self._provider.write(path, chunks, content_type, options)
-        if not self._provider.reports_replacement:
-            entry.replaced = replacement.replaces
-        return entry
+            return await self._provider.write(path, chunks, content_type, options)
 
     # Content in several requests
-
-    @property
-    def root(self) -> Path:
-        return self._root
 
     async def begin_upload(
         self,
@@ -487,12 +268,6 @@ class Drive:
             above = above[:-1]
             missing += 1
         return missing
-
-    async def _find(self, place: Path) -> Entry | None:
-        try:
-            return await self._provider.stat(place)
-        except (NotFound, NotAFolder):
-            return None
 
     def shares_service(self, other: "Drive") -> bool:
         """Whether the service itself can copy from one drive to the other."""
@@ -634,7 +409,14 @@ class Drive:
 
     @asynccontextmanager
     async def _replacing(
-        self, target: Path, replace: bool, change: Recording, source: Path | None = None, *, restoring: bool = False
+        self,
+        target: Path,
+        replace: bool,
+        change: Recording,
+        source: Path | None = None,
+        *,
+        restoring: bool = False,
+        ends: Ends | None = None,
     ) -> AsyncIterator[KeptFile | None]:
         """Around a change that may replace what is at `target`, and has begun; `source` is a path of the provider."""
         if not (replace and self._keeps):
@@ -642,7 +424,7 @@ class Drive:
             await change.begin()
             yield None
             return
-        async with self.trash.replacing(self._place(target), change, source, restoring=restoring) as kept:
+        async with self.trash.replacing(self._place(target), change, source, restoring=restoring, ends=ends) as kept:
             yield kept
 
     async def _transfer(
@@ -660,8 +442,12 @@ class Drive:
             change.concern(self.place(source), to.place(target))
             missing = 0 if self._provider.reports_arrival else await to.missing_folders(target)
             with with_advice(to.resume_advice(target, replace), source):
-                async with to._replacing(target, replace, change, place) as kept:
-                    arrived = await transfer(place, to._place(target), replace=replace, kept=kept)
+                goal, keeps = to._place(target), replace and to._keeps
+                async with (
+                    self._provider.transferring(place, goal, replace=replace, keeps=keeps) as ends,
+                    to._replacing(target, replace, change, place, ends=ends) as kept,
+                ):
+                    arrived = await transfer(place, goal, replace=replace, kept=kept, ends=ends)
             if arrived:
                 change.stored(arrived)
             else:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 
 from portico.model.entries import Entry
@@ -10,7 +11,7 @@ from portico.model.paths import Path
 from portico.observability.metrics import Metrics
 from portico.observability.tracing import Tracing
 from portico.providers.contract.provider import Found, Provider, TreeWalk
-from portico.providers.contract.uploads import ResumableUpload
+from portico.providers.contract.uploads import Ends, ResumableUpload
 
 T = TypeVar("T")
 
@@ -47,7 +48,6 @@ class InstrumentedProvider(Provider):
         self.reports_arrival = inner.reports_arrival  # type: ignore[misc]
         self.small_file = inner.small_file  # type: ignore[misc]
         self.keeps_at_commit = inner.keeps_at_commit  # type: ignore[misc]
-        self.reports_replacement = inner.reports_replacement  # type: ignore[misc]
         self.max_file_size = inner.max_file_size  # type: ignore[misc]
         self.identity = inner.identity
 
@@ -87,12 +87,19 @@ class InstrumentedProvider(Provider):
     move = _timed("move")
     move_to_trash = _timed("move_to_trash")
     copy_to_trash = _timed("copy_to_trash")
+    note_version = _timed("note_version", label="copy_to_trash")
     restore = _timed("restore")
     purge = _timed("purge")
     sweep = _timed("sweep")
     _begin_upload = _timed("begin_upload")
     _resume_upload = _timed("resume_upload")
     _check = _timed("check")
+
+    @asynccontextmanager
+    async def transferring(self, *args: Any, **options: Any) -> AsyncIterator[Ends | None]:
+        async with AsyncExitStack() as stack:
+            entering = stack.enter_async_context(self._inner.transferring(*args, **options))
+            yield await self.timed("stat", entering)
 
     def walk(self, folder: Path, token: str | None = None) -> TreeWalk:
         return _InstrumentedWalk(self, self._inner.walk(folder, token))
@@ -111,6 +118,9 @@ class InstrumentedProvider(Provider):
     async def check(self, *, writable: bool) -> None:
         if type(self._inner).check is not Provider.check:  # otherwise it asks nothing, and says nothing
             await self._check(writable=writable)
+
+    async def can_note(self, version: str, place: Path) -> bool:
+        return await self._inner.can_note(version, place)
 
     async def ignores_case(self) -> bool:
         return await self._inner.ignores_case()

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -27,7 +28,7 @@ from portico.model.errors import (
 from portico.model.paths import TOP, TRASH, Path, Place
 from portico.model.versions import UNSEEN, Version, version_of
 from portico.providers.contract.provider import DoesNotFitInTrash, Provider
-from portico.providers.contract.uploads import KeptFile
+from portico.providers.contract.uploads import Ends, KeptFile, Look
 from portico.runtime.tasks import for_each, run_to_end
 from portico.store.leases import Lease, Leases
 from portico.store.recordings import BegunChange, Recording
@@ -101,13 +102,13 @@ class DriveTrash:
         if held:
             record.status, record.expires_at = HELD, self._held_until()
         try:
-            await self._provider.move_to_trash(path, self.place_of(record.id))
+            await self._provider.move_to_trash(path, self.place_of(record.id), None if ends_move else entry)
         except DoesNotFitInTrash:
             if not ends_move:
                 change.before = UNSEEN  # a folder of which nothing is kept was empty otherwise
             return False
         except _INTERRUPTIONS:
-            await run_to_end(self.note_arrived(record, change))
+            await run_to_end(self.note_arrived(record, change, version))
             raise
         change.kept.append(record)
         return True
@@ -117,18 +118,25 @@ class DriveTrash:
 
     @asynccontextmanager
     async def replacing(
-        self, path: Path, change: Recording, source: Path | None = None, *, restoring: bool = False
+        self,
+        path: Path,
+        change: Recording,
+        source: Path | None = None,
+        *,
+        restoring: bool = False,
+        ends: Ends | None = None,
     ) -> AsyncIterator[KeptFile | None]:
         """Around what may replace the file at `path`, or, with a folder at `source`, files in the folder at `path`.
 
-        `restoring`: the source is in the trash. A copy or move is given how the file that it replaces is kept.
+        `ends`: as of `Provider.copy`. `restoring`: the source is in the trash. A copy or move is given how the file that it replaces is kept.
         """
-        entry = None if source is None else await self.find(path)
+        is_file = ends is not None and not ends.source.is_folder
+        entry = None if source is None or is_file else await self.find(path)
         if source is None or entry is None or not entry.is_folder:
             transferred = source is not None and not restoring
             async with self.replacement(path, change) as replacement:
                 kept_file = replacement.at_commit(may_copy=True) if transferred else None
-                await replacement.prepare()
+                await replacement.prepare(ends.look if ends else None)
                 yield kept_file
             return
         found = await self.find(source)
@@ -193,11 +201,16 @@ class DriveTrash:
             expires_at=at + self._keep // _MILLISECOND,
         )
 
-    async def note_arrived(self, record: Trashed, change: Recording) -> None:
-        """After an interruption: what has arrived is shown. If the storage does not say, a later look finds it."""
+    async def note_arrived(self, record: Trashed, change: Recording, version: Version | None = None) -> None:
+        """After an interruption: what has arrived is shown. If the storage does not say, a later look finds it.
+
+        `version`: what the change has replaced or removed, perhaps without a note.
+        """
         try:
             if await self.find(self.place_of(record.id)):
                 change.kept.append(record)
+            elif version and version.version:
+                change.is_in_doubt = True
         except PorticoError as error:
             change.is_in_doubt = True
             _log_unsettled(record, error)
@@ -211,6 +224,15 @@ class DriveTrash:
                 found.append((self._record(trash_id, path, version, reason, user, change.at), version))
             trash_id = next_id(trash_id)
         return found
+
+    async def note_left(self, change: BegunChange, path: Path, reason: str) -> list[tuple[Trashed, Version]]:
+        """What such a change has replaced or removed before it could note the version, which the journal knows."""
+        version, place = change.before, self.place_of(change.id)
+        if not (version and version.version):
+            return []
+        if not await self._provider.note_version(path, version.version, place):
+            return []
+        return [(self._record(change.id, path, version, reason, change.line.user or None, change.at), version)]
 
     # In the trash
 
@@ -349,8 +371,8 @@ class Replacement:
         self._record: Trashed | None = None
         self._seen: Entry | None = None
         self._kept: KeptFile | None = None
-        self.replaces = False
-        """Whether there is a file, as `prepare` has seen."""
+        self._journaled: str | None = None
+        """The version that the journal knows to be replaced."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -370,12 +392,17 @@ class Replacement:
 
     def at_commit(self, *, may_copy: bool = False) -> KeptFile:
         """For a provider that keeps the file itself, when it commits the new one, or has it kept then."""
-        self._kept = KeptFile(self.prepare, may_copy=may_copy)
+        self._kept = KeptFile(self.prepare, may_copy=may_copy, saw=self._saw)
         if self._provider.keeps_at_commit:
             self._kept.place = self._trash.place_of(self._change.id)
         return self._kept
 
-    async def prepare(self) -> None:
+    def _saw(self, look: Look) -> None:
+        if not self._change.has_begun:
+            self._change.before = version_of(look.entry) if look.entry else None
+            self._journaled = look.entry.version if look.entry else None
+
+    async def prepare(self, look: Look | None = None) -> None:
         if self._keeps_at_commit:
             await self._change.begin()
             return
@@ -383,23 +410,26 @@ class Replacement:
         if former:
             # Another change has replaced it since, and has kept it.
             await run_to_end(self._drop(former))
-        entry = await self._provider.find_file(self._path)
+        entry = look.entry if look and look.holds else await self._provider.find_file(self._path)
         if self._kept is not None:
             self._kept.etag = entry.etag if entry else None
         self._change.before = version_of(entry) if entry else None
         await self._change.begin()
         if entry is None:
             return
-        self.replaces = True
         record = self._found(entry)
+        place = self._trash.place_of(record.id)
+        version = entry.version if self._kept and entry.version == self._journaled else None
+        if self._kept and version and await self._provider.can_note(version, place):
+            self._kept.beside = partial(self._provider.note_version, self._path, version, place)
+            return
         try:
-            await self._provider.copy_to_trash(self._path, self._trash.place_of(record.id))
+            await self._provider.copy_to_trash(self._path, place, entry)
         except (NotFound, DoesNotFitInTrash) as error:
             if isinstance(error, NotFound) and await self._provider.find_file(self._path):
                 raise changed(self._path.name) from error
             self._record = None
-            self.replaces = isinstance(error, DoesNotFitInTrash)
-            if self.replaces and self._kept and self._kept.may_copy:
+            if isinstance(error, DoesNotFitInTrash) and self._kept and self._kept.may_copy:
                 raise _too_long(self._path.name) from None
 
     def _found(self, entry: Entry) -> Trashed:
@@ -423,7 +453,8 @@ class Replacement:
     async def _failed(self, record: Trashed, error: BaseException) -> None:
         # A service may still carry out what was cancelled.
         if not (isinstance(error, PorticoError) and await self._is_unchanged(record)):
-            await self._trash.note_arrived(record, self._change)
+            journaled = self._change.before if self._journaled else None
+            await self._trash.note_arrived(record, self._change, journaled)
 
     async def _is_unchanged(self, record: Trashed) -> bool:
         """Nothing was replaced, as far as that can be seen: then the trash does not need it."""

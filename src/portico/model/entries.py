@@ -80,12 +80,14 @@ class Entry(msgspec.Struct, gc=False):
     etag: str | None = None
     """Changes whenever the content does. Without quotes. Listings may leave it out."""
     replaced: bool = False
-    """After a write: whether it replaced a file, if that is known (`Drive.reports_replacement`)."""
+    """After a write: whether it replaced a file."""
 
     written: str | None = None
     """When the storage last wrote it, if it knows; `last_modified` may be what a client wants it to be."""
     content_id: str | None = None
     """Changes with the content only, where the etag changes with a new name, too."""
+    version: str | None = None
+    """By which the storage keeps this content when it is replaced or deleted, if it said so."""
     made_folders: int = 0
     """After a write: how many folders above it had to be made, where folders exist by themselves."""
 

@@ -13,6 +13,8 @@ class Version(msgspec.Struct, frozen=True, omit_defaults=True):
     etag: str | None = None
     """What tells its content, wherever it is moved."""
     modified: str = ""
+    version: str | None = None
+    """As of `Entry`."""
     made_folders: int = 0
     """How many folders above it the change had to make."""
     sha256: str = ""
@@ -31,4 +33,5 @@ def version_of(entry: Entry) -> Version:
         return Version(is_folder=True, made_folders=entry.made_folders)
     modified = "" if entry.content_id else str(entry.written or entry.last_modified)
     etag = entry.content_id or entry.etag
-    return Version(entry.size or 0, etag=etag, modified=modified, made_folders=entry.made_folders)
+    made = entry.made_folders
+    return Version(entry.size or 0, etag=etag, modified=modified, version=entry.version, made_folders=made)

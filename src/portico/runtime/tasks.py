@@ -12,6 +12,10 @@ CONCURRENCY = 8
 """How many files of a tree are worked on at the same time."""
 
 
+async def nothing() -> None:
+    """Instead of work that is not needed."""
+
+
 async def for_each(work: Callable[[T], Awaitable[object]], items: Iterable[T], concurrency: int = CONCURRENCY) -> None:
     """Call `work` for every item, with at most `concurrency` calls at a time.
 

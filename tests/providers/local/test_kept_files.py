@@ -11,7 +11,7 @@ import pytest
 
 from portico.model.errors import ProviderUnavailable
 from portico.model.paths import Path
-from portico.providers.contract.uploads import KeptFile, WriteOptions
+from portico.providers.contract.uploads import KeptFile, Look, WriteOptions
 from portico.providers.local import staging, uploads
 from portico.providers.local.provider import LocalProvider
 
@@ -26,7 +26,7 @@ async def replace(provider: LocalProvider, kept: KeptFile) -> None:
 
 
 def kept_file(place: Path = PLACE, *, may_copy: bool = False) -> KeptFile:
-    async def prepare() -> None:
+    async def prepare(look: Look | None = None) -> None:
         raise AssertionError("this provider keeps the file itself")
 
     return KeptFile(prepare, place, may_copy=may_copy)

@@ -212,8 +212,8 @@ async def test_an_upload_that_cannot_be_recorded_does_not_begin(
 async def test_a_record_costs_no_request(provider: S3Provider, proxy: FaultProxy, log: MemoryLog) -> None:
     await provider._service.open()
     await put(provider, "file", BIG)
-    # Whether it is a folder, begin, three parts, complete.
-    assert len(proxy.calls) == 6
+    # Whether it is a folder, and replaces a file; begin, three parts, complete.
+    assert len(proxy.calls) == 7
     assert log.begun == 1
 
 

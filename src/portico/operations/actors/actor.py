@@ -23,7 +23,7 @@ from portico.accounts.sign_in import LIFETIME as DEVICE_LIFETIME
 from portico.accounts.sign_in import SignedIn, SignIn
 from portico.accounts.throttle import network_of
 from portico.accounts.users import Invitation, Invitations, UnknownInvitation
-from portico.drive.drive import RIGHT_MISSING
+from portico.drive.view import RIGHT_MISSING
 from portico.model.entries import Chunks
 from portico.model.errors import (
     AccountDisabled,

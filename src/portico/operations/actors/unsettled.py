@@ -92,6 +92,7 @@ async def _result(pool: ConnectionPool, change: BegunChange) -> _Result:
     if action == "delete":
         kept = await _left(pool, change, change.place, DELETED)
         if source is None:
+            kept = kept or await _note_left(pool, change, change.place, DELETED)
             return _Result(DONE, kept)
         return _Result(INTERRUPTED if source == change.before and not kept else UNKNOWN, kept, source)
     at = change.target or change.place
@@ -99,7 +100,10 @@ async def _result(pool: ConnectionPool, change: BegunChange) -> _Result:
     now = version_of(entry) if entry else None
     kept = await _left(pool, change, at, REPLACED)
     if change.mark is not None:
-        return _Result(await _upload_outcome(pool, change, entry, kept), kept, now)
+        outcome = await _upload_outcome(pool, change, entry, kept)
+        if not kept and outcome != INTERRUPTED:
+            kept = await _note_left(pool, change, at, REPLACED)
+        return _Result(outcome, kept, now)
     if change.target and change.place.connection != change.target.connection:
         kept += await _left(pool, change, change.place, DELETED)
     if now is not None and now.is_folder and action == "mkdir":
@@ -139,6 +143,13 @@ async def _look(pool: ConnectionPool, place: Place) -> Entry | None:
 
 def _path(drive: Drive, place: Place) -> Path:
     return Path(place.path.segments[len(drive.root.segments) :], place.path.as_folder)
+
+
+async def _note_left(
+    pool: ConnectionPool, change: BegunChange, place: Place, reason: str
+) -> list[tuple[Trashed, Version]]:
+    trash = (await pool.of_connection(place.connection)).trash
+    return await trash.note_left(change, Path(place.path.segments), reason)
 
 
 async def _left(pool: ConnectionPool, change: BegunChange, place: Place, reason: str) -> list[tuple[Trashed, Version]]:

@@ -1,7 +1,6 @@
 """`Upload`: the files that one request stores in one folder, and what became of each."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Collection
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
@@ -11,15 +10,7 @@ import msgspec
 
 from portico.drive.drive import Drive, OnConflict, WriteOptions
 from portico.model.entries import Entry, guess_content_type
-from portico.model.errors import (
-    AlreadyExists,
-    Changed,
-    InvalidRequest,
-    PorticoError,
-    TooLarge,
-    already_exists,
-    cannot_replace_folder,
-)
+from portico.model.errors import AlreadyExists, Changed, InvalidRequest, TooLarge, already_exists, cannot_replace_folder
 from portico.model.paths import Path
 from portico.model.rights import Right
 from portico.operations.actors.actor import Standing, Watch
@@ -88,6 +79,11 @@ class Upload:
         """The name under which a file was stored."""
         return self._real_names.get(entry.name, entry.name)
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether another attempt may find what this one has stored; then the files are stored in order."""
+        return self._actor.context.attempt is not None
+
     def announce(self, size: int) -> None:
         """`size` bytes follow at most; `TooLarge` if the storage takes no file of that size."""
         if size > self._drive.max_file_size:
@@ -116,12 +112,11 @@ class Upload:
         expected: Collection[ExpectedDigest] = (),
         if_match: str | None = None,
         modified: datetime | None = None,
-        before_commit: Awaitable[object] | None = None,
     ) -> Entry:
         """Store one file once `chunks` has ended normally; if `chunks` raises, nothing is stored.
 
-        With `size`, a file that is too large is refused before it is read. `expected` digests are verified, and
-        `before_commit` is awaited, when all of it has been read. `if_match`, `modified`: as in `WriteOptions`.
+        With `size`, a file that is too large is refused before it is read. `expected` digests are verified
+        when all of it has been read. `if_match`, `modified`: as in `WriteOptions`.
         """
         hashing = Hashing(expected, sha256=self._sha256) if expected or self._sha256 else None
         self.failed.append(name)
@@ -139,7 +134,7 @@ class Upload:
                 async with AsyncExitStack() as counted:
                     entry = await self._write(
                         path,
-                        self._guarded(name, chunks, change, hashing, before_commit, counted),
+                        self._guarded(name, chunks, change, hashing, counted),
                         content_type or guess_content_type(name),
                         WriteOptions(
                             at_most=self._announced if size is None else size,
@@ -158,7 +153,7 @@ class Upload:
         if self._limits.is_upload_only and entry.name != name:
             self._real_names[name] = entry.name
             entry = msgspec.structs.replace(entry, name=name)
-        self.failed.pop()
+        self.failed.remove(name)
         self.stored.append(entry)
         if hashing and (sha256 := hashing.sha256):
             self.digests[entry.name] = sha256
@@ -183,23 +178,14 @@ class Upload:
             self.on_conflict = condition.on_conflict
         # Not that of the condition: a guest replaces nothing.
         replaces = self.on_conflict in (None, OnConflict.REPLACE)
-        target = _Target(self, name, may_replace=replaces and self._drive.allows(Right.REPLACE))
+        may_replace = replaces and self._drive.allows(Right.REPLACE)
         try:
             # A client that asks again may meet the file that it has sent.
             if confirm and not (attempt and attempt.is_repeated):
                 await self.check_folder()
-                await target.check(condition)
-            elif target.may_replace and condition.if_match is None and not self._drive.reports_replacement:
-                target.look()
+                await self._check_target(name, condition, may_replace=may_replace)
             entry = await self.store(
-                name,
-                chunks,
-                content_type,
-                size=size,
-                expected=expected,
-                if_match=condition.if_match,
-                modified=modified,
-                before_commit=target.looking,
+                name, chunks, content_type, size=size, expected=expected, if_match=condition.if_match, modified=modified
             )
         except AlreadyExists as error:
             if condition.only_new:
@@ -207,12 +193,22 @@ class Upload:
                     f"'{name}' already exists, and the condition doesn't allow replacing it. Choose another name."
                 ) from error
             raise
-        finally:
-            target.close()
-        new = condition.makes_new
-        if new is None:
-            new = not entry.replaced if self._drive.reports_replacement else target.is_new
-        return Stored(entry, new)
+        return Stored(entry, not entry.replaced if condition.makes_new is None else condition.makes_new)
+
+    async def _check_target(self, name: str, condition: WriteCondition, *, may_replace: bool) -> None:
+        """Look now: raise what the storage would raise at the end of the body."""
+        found = await self.find(name)
+        if found is None:
+            if condition.if_match is not None:
+                raise Changed(f"'{name}' no longer exists. List the folder and try again.")
+        elif self.on_conflict is OnConflict.RENAME:
+            return
+        elif found.is_folder:
+            raise cannot_replace_folder(found.name)
+        elif not may_replace:
+            raise already_exists(found.name)
+        elif condition.if_match not in (None, found.etag):
+            raise Changed("The file is not in the version that the condition names. Check it again.")
 
     async def _settle(self, condition: WriteCondition, name: str, attempt: Attempt | None) -> None:
         """Compare with what is there: once for all attempts under an idempotency key, before the first one changes it."""
@@ -260,13 +256,7 @@ class Upload:
                 await earlier.close()
 
     async def _guarded(
-        self,
-        name: str,
-        chunks: AsyncIterator[bytes],
-        change: Change,
-        hashing: Hashing | None,
-        before_commit: Awaitable[object] | None,
-        counted: AsyncExitStack,
+        self, name: str, chunks: AsyncIterator[bytes], change: Change, hashing: Hashing | None, counted: AsyncExitStack
     ) -> AsyncIterator[bytes]:
         """The chunks, followed by an error, and so by nothing stored, if the file must not be committed."""
         limit = self._max_file_size
@@ -289,8 +279,6 @@ class Upload:
             del chunk  # not needed while the client is waited for
         if hashing is not None:
             await hashing.check()
-        if before_commit is not None:
-            await before_commit
         await self._tree.check_commit(standing)
         await counted.enter_async_context(self._limits.counted(size))
         await change.begin()  # the provider commits next
@@ -310,44 +298,3 @@ async def _held_by(newer: EarlierFile, chunks: AsyncIterator[bytes], name: str) 
     raise Changed(
         f"'{name}' was changed after this request was first sent. To replace it anyway, use a new idempotency key."
     )
-
-
-class _Target:
-    """Whether an upload makes a new file. Where only the storage knows, it is asked while the body arrives."""
-
-    def __init__(self, upload: Upload, name: str, *, may_replace: bool) -> None:
-        self._upload = upload
-        self._name = name
-        self.may_replace = may_replace
-        self.looking: asyncio.Future[None] | None = None
-        self.is_new = not may_replace
-
-    def look(self) -> None:
-        self.looking = asyncio.ensure_future(self._look())
-
-    async def _look(self) -> None:
-        try:
-            self.is_new = await self._upload.find(self._name) is None
-        except PorticoError:
-            pass  # the upload itself meets what is wrong
-
-    async def check(self, condition: WriteCondition) -> None:
-        """Look now: raise what the storage would raise at the end of the body."""
-        found = await self._upload.find(self._name)
-        self.is_new = found is None
-        if found is None:
-            if condition.if_match is not None:
-                raise Changed(f"'{self._name}' no longer exists. List the folder and try again.")
-            return
-        if self._upload.on_conflict is OnConflict.RENAME:
-            self.is_new = True
-        elif found.is_folder:
-            raise cannot_replace_folder(found.name)
-        elif not self.may_replace:
-            raise already_exists(found.name)
-        elif condition.if_match not in (None, found.etag):
-            raise Changed("The file is not in the version that the condition names. Check it again.")
-
-    def close(self) -> None:
-        if self.looking is not None:
-            self.looking.cancel()

@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import msgspec
 
-from portico.drive.drive import Drive, sort_entries
+from portico.drive.drive import Drive
+from portico.drive.view import sort_entries
 from portico.model.entries import Entry
 from portico.model.paths import Path
 from portico.operations.actors.request_context import Looking

@@ -122,6 +122,7 @@ def entry_of(key: str, headers: Mapping[str, str], size: int | None = None) -> E
     size_of(length)
     entry = _file(key, length, headers.get("Last-Modified"), headers.get("Content-Type"), headers.get("ETag"))
     entry.written = entry.last_modified
+    entry.version = headers.get(VERSION_ID)
     entry.last_modified = read_mtime(headers.get(f"x-ms-meta-{MTIME}")) or entry.last_modified
     return entry
 

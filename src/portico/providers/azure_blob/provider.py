@@ -35,6 +35,7 @@ class AzureBlobProvider(VersionedStore):
     max_page_size = MAX_PAGE_SIZE
     max_file_size = max_file_bytes(MAX_BLOCKS)
     removal_passes = 4
+    looks_to_replace = True
 
     def __init__(
         self, container: str, *, timeout: float = TIMEOUT_SECONDS, memory: MemoryBudget | None = None, **account: str
@@ -84,7 +85,9 @@ class AzureBlobProvider(VersionedStore):
     def part_store(self, state: UploadState) -> BlobUpload:
         return BlobUpload(self._service, state)
 
-    async def duplicate(self, source: Version, target: str, *, replace: bool, if_match: str | None = None) -> None:
+    async def duplicate(
+        self, source: Version, target: str, *, replace: bool, if_match: str | None = None, looked: bool = False
+    ) -> None:
         if source.key.endswith("/"):
             await self.mark(target)
             return

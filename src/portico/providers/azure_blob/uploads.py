@@ -13,13 +13,12 @@ from azure.core.exceptions import AzureError
 
 from portico.model import timestamps
 from portico.model.entries import UNKNOWN_TYPE, Entry
-from portico.model.errors import PorticoError, already_exists, changed, not_found
+from portico.model.errors import PorticoError, already_exists, cannot_replace_folder, changed, not_found
 from portico.providers.azure_blob.errors import is_taken
 from portico.providers.azure_blob.listing import FOLDER_MARK, entry_of, moment
 from portico.providers.azure_blob.service import Container
 from portico.providers.azure_common.errors import ServiceError, may_have_succeeded, translated
 from portico.providers.azure_common.service import Body, Response
-from portico.providers.contract.uploads import over_kept
 from portico.providers.multipart.parts import LOOKUP_FRACTION, MIB, Parts, UploadPart
 from portico.providers.objects.part_store import UPLOADS_PREFIX, PartLimits, PartStore, SentPart, UploadState
 from portico.providers.objects.service import MTIME, as_rfc3339, name_of
@@ -108,7 +107,7 @@ class BlobUpload(PartStore):
                 condition = {"If-Match": f'"{if_match}"'}
             return await self._make(query, common | condition, body, size)
 
-        return await over_kept(self.kept, self._name, state.replaces_goal, self.if_match, make)
+        return await self.replacing(self._name, state.replaces_goal, make)
 
     async def _make(self, query: dict[str, str] | None, headers: dict[str, str], body: Body, size: int) -> Entry:
         """Make the blob visible. If the response was lost, its mark shows whether it is there."""
@@ -125,7 +124,9 @@ class BlobUpload(PartStore):
                 if dropped:
                     return await self._superseded(error, size)
                 if is_taken(error) and "If-None-Match" in headers:
-                    raise already_exists(self._name) from error
+                    found = await self._container.find(state.goal)
+                    taken = cannot_replace_folder if found and found.is_folder else already_exists
+                    raise taken(self._name) from error
                 raise
         entry = entry_of(state.goal, response.headers, size)
         entry.content_type = headers["x-ms-blob-content-type"]

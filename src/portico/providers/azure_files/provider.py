@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import msgspec
 import structlog
@@ -19,7 +20,7 @@ from portico.providers.azure_files.service import MAX_PAGE_SIZE, Share
 from portico.providers.azure_files.staging import RANGE_BYTES, StagedFile
 from portico.providers.azure_files.targets import check_ancestors, check_file_target, make_folders
 from portico.providers.contract.provider import TIMEOUT_SECONDS, Begin, Provider, TreeWalk
-from portico.providers.contract.uploads import KeptFile, WriteOptions
+from portico.providers.contract.uploads import Ends, KeptFile, WriteOptions, over_seen
 from portico.providers.folders.walk import FolderWalk, Position
 from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.multipart.parts import split
@@ -84,6 +85,11 @@ class AzureFilesProvider(Provider):
             raise not_found(path.name)
         return found.entry
 
+    async def find_file(self, path: Path) -> Entry | None:
+        with translated(path.name):
+            found = await self._share.file(path)
+        return found.entry if found else None
+
     async def read(self, path: Path, start: int = 0, stop: int | None = None, *, etag: str | None = None) -> Download:
         return await open_file(self._share, path, start, stop, etag)
 
@@ -99,26 +105,34 @@ class AzureFilesProvider(Provider):
         self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions = WriteOptions()
     ) -> Entry:
         with translated(path.name):
-            await check_file_target(
+            look = await check_file_target(
                 self._share,
                 path,
                 replace=options.replace,
                 ancestors_checked=options.ancestors_checked_at is not None,
                 if_match=options.if_match,
             )
+        kept = options.kept
+        keeping: asyncio.Task[None] | None = None
         staged = StagedFile(self._share, content_type, options.at_most, mark=options.mark)
+
+        async def commit(replace: bool, if_match: str | None) -> Entry:
+            return await staged.commit(path, replace=replace, if_match=options.if_match, modified=options.modified)
+
         try:
             async with split(self._memory, chunks, lambda _: RANGE_BYTES, options.at_most) as parts:
+                if kept and parts.first.last:  # all bytes have arrived
+                    keeping = asyncio.create_task(kept.prepare(look))
                 await staged.begin(parts.first)
                 await parts.send(staged.send)
-                return await staged.commit(
-                    path,
-                    replace=options.replace,
-                    if_match=options.if_match,
-                    modified=options.modified,
-                    kept=options.kept,
-                )
+            if keeping:
+                await keeping
+            prepared = keeping is not None
+            return await over_seen(kept, look, path.name, options.replace, options.if_match, commit, prepared=prepared)
         except BaseException:
+            if keeping and not keeping.done():
+                keeping.cancel()
+                await asyncio.wait([keeping])
             await asyncio.shield(staged.discard())
             raise
 
@@ -177,15 +191,43 @@ class AzureFilesProvider(Provider):
             if not there:
                 raise not_found(path.name)
 
-    async def copy(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
+    async def copy(
+        self,
+        source: Path,
+        target: Path,
+        *,
+        replace: bool = True,
+        kept: KeptFile | None = None,
+        ends: Ends | None = None,
+    ) -> None:
         with translated(source.name):
-            await trees.copy(self._share, source, target, replace=replace, kept=kept)
+            await trees.copy(self._share, source, target, replace=replace, kept=kept, ends=ends)
 
-    async def move(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
+    async def move(
+        self,
+        source: Path,
+        target: Path,
+        *,
+        replace: bool = True,
+        kept: KeptFile | None = None,
+        ends: Ends | None = None,
+    ) -> None:
         with translated(source.name):
-            await trees.move(self._share, source, target, replace=replace, kept=kept)
+            await trees.move(self._share, source, target, replace=replace, kept=kept, ends=ends)
 
-    async def move_to_trash(self, path: Path, place: Path) -> None:
+    @asynccontextmanager
+    async def transferring(
+        self, source: Path, target: Path, *, replace: bool, keeps: bool
+    ) -> AsyncIterator[Ends | None]:
+        with translated(source.name):
+            ends = await trees.look_at_both(self._share, source, target, replace=replace)
+        yield ends
+
+    async def copy_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
+        with translated(path.name):
+            await trees.copy_to_trash(self._share, path, place, seen)
+
+    async def move_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
         with translated(path.name):
             await trees.move_to_trash(self._share, path, place)
 

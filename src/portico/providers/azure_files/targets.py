@@ -1,6 +1,7 @@
 """The target of a write, copy or move: checks, missing folders, and the rename into place."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from datetime import datetime
 
@@ -14,9 +15,12 @@ from portico.providers.azure_files import names
 from portico.providers.azure_files.errors import lacks_parent
 from portico.providers.azure_files.listing import FolderListing
 from portico.providers.azure_files.service import MAX_PAGE_SIZE, Found, Share, file_entry
-from portico.providers.objects.store import existing_depth
+from portico.providers.contract.uploads import Look
+from portico.providers.objects.pending_names import existing_depth
 from portico.providers.wire.responses import Progress, endless
 
+_LOOK_SECONDS = 2.0
+"""How old a look at a file may be when it is replaced."""
 _STAGED_DEEPER = 2
 """How many levels deeper a folder in the staging folder may be."""
 
@@ -45,9 +49,10 @@ async def pages(share: Share, folder: Path, prefix: str = "") -> AsyncIterator[F
 
 async def check_file_target(
     share: Share, target: Path, *, replace: bool, ancestors_checked: bool = False, if_match: str | None = None
-) -> None:
-    """Check before a large body is received: what would fail at the rename fails now."""
+) -> Look:
+    """Check before a large body is received: what would fail at the rename fails now. Returns the file that is there."""
     names.check(target)
+    looked_at = time.monotonic()
     looks = [share.file(target), share.folder(target)]
     if not ancestors_checked:
         looks.append(share.folder(target.parent))
@@ -62,6 +67,8 @@ async def check_file_target(
         await _check_spelling(share, target)
     if parent == [None]:
         await check_ancestors(share, target.parent)
+    # If there was none, the rename will replace none. A copy of one is that of its newest version.
+    return Look(file.entry, looked_at + _LOOK_SECONDS) if file else Look(None)
 
 
 async def check_version(share: Share, target: Path, etag: str) -> None:

@@ -13,6 +13,7 @@ from portico.model.errors import (
     already_exists,
     cannot_replace_folder,
     counting,
+    is_a_folder,
     not_found,
 )
 from portico.model.paths import Path
@@ -29,7 +30,7 @@ from portico.providers.azure_files.targets import (
     pages,
     relocate,
 )
-from portico.providers.contract.uploads import KeptFile, over_kept
+from portico.providers.contract.uploads import Ends, KeptFile, over_kept
 from portico.runtime.progress_counter import count
 from portico.runtime.tasks import for_each
 
@@ -98,11 +99,30 @@ async def sweep(share: Share) -> int:
     return swept
 
 
-async def copy(share: Share, source: Path, target: Path, *, replace: bool, kept: KeptFile | None) -> None:
-    found = await _found(share, source)
+async def look_at_both(share: Share, source: Path, target: Path, *, replace: bool) -> Ends | None:
+    """None for one and the same place, whose name may change in case."""
+    if names.holds(source, target) or names.holds(target, source):
+        return None
+    found, look = await asyncio.gather(
+        _found(share, source), check_file_target(share, target, replace=replace), return_exceptions=True
+    )
+    if isinstance(found, BaseException):
+        raise found
+    if found.entry.is_folder:
+        return Ends(found.entry, None)
+    if isinstance(look, BaseException):
+        raise look
+    return Ends(found.entry, look, source_id=found.id)
+
+
+async def copy(
+    share: Share, source: Path, target: Path, *, replace: bool, kept: KeptFile | None, ends: Ends | None
+) -> None:
+    found = await _found(share, source, ends)
     _check_apart(source, target)
     if not found.entry.is_folder:
-        await check_file_target(share, target, replace=replace)
+        if ends is None:
+            await check_file_target(share, target, replace=replace)
         await _copy_file(share, source, found.entry, target, replace=replace, kept=kept)
         count(size=found.entry.size)
         return
@@ -111,8 +131,10 @@ async def copy(share: Share, source: Path, target: Path, *, replace: bool, kept:
     await _copy_tree(share, source, target, replace=replace)
 
 
-async def move(share: Share, source: Path, target: Path, *, replace: bool, kept: KeptFile | None) -> None:
-    found = await _found(share, source)
+async def move(
+    share: Share, source: Path, target: Path, *, replace: bool, kept: KeptFile | None, ends: Ends | None
+) -> None:
+    found = await _found(share, source, ends)
     if names.holds(source, target) and len(source.segments) == len(target.segments):
         # Only the case changes. To the service both paths are the same: nothing is replaced or removed.
         try:
@@ -126,7 +148,8 @@ async def move(share: Share, source: Path, target: Path, *, replace: bool, kept:
         return
     _check_apart(source, target)
     if not found.entry.is_folder:
-        await check_file_target(share, target, replace=replace)
+        if ends is None:
+            await check_file_target(share, target, replace=replace)
 
         async def rename(replace: bool, if_match: str | None) -> None:
             if if_match is not None:
@@ -141,7 +164,9 @@ async def move(share: Share, source: Path, target: Path, *, replace: bool, kept:
         await relocate(share, found, source, target, replace=False)
 
 
-async def _found(share: Share, path: Path) -> Found:
+async def _found(share: Share, path: Path, ends: Ends | None = None) -> Found:
+    if ends and not ends.source.is_folder:
+        return Found(ends.source, ends.source_id)
     if found := await share.find(path):
         return found
     raise not_found(path.name)
@@ -169,6 +194,14 @@ async def _copy_file(
     except BaseException:
         await asyncio.shield(staged.discard())
         raise
+
+
+async def copy_to_trash(share: Share, path: Path, place: Path, seen: Entry | None) -> None:
+    names.check(place)
+    entry = seen or (await _found(share, path)).entry
+    if entry.is_folder:
+        raise is_a_folder(path.name)
+    await _copy_file(share, path, entry, place, replace=False)
 
 
 async def move_to_trash(share: Share, path: Path, place: Path) -> None:

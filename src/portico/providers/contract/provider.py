@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import ClassVar, TypeAlias, TypeVar
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from portico.model.entries import Download, Entry, Page
 from portico.model.errors import InvalidCursor, NotAFolder, NotFound
 from portico.model.paths import Path
-from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions
+from portico.providers.contract.uploads import Ends, KeptFile, ResumableUpload, WriteOptions
 
 Found = tuple[Path, Entry]
 """The path is relative to the folder in which the walk began."""
@@ -83,9 +83,6 @@ class Provider(ABC):
 
     renames_at_commit: ClassVar[bool] = False
     """Whether `write` takes one of its `alternatives` if the name is taken when the file is committed."""
-
-    reports_replacement: ClassVar[bool] = False
-    """Whether the entry that `write` returns says whether it replaced a file."""
 
     keeps_at_commit: ClassVar[bool] = False
     """Whether `write` keeps the file that it replaces, as `KeptFile` says. Otherwise, `KeptFile.prepare` calls `copy_to_trash`."""
@@ -240,9 +237,24 @@ class Provider(ABC):
         `NotFound`. `FolderNotEmpty`: the folder has content and `recursive` is false.
         """
 
+    def transferring(
+        self, source: Path, target: Path, *, replace: bool, keeps: bool
+    ) -> AbstractAsyncContextManager[Ends | None]:
+        """Around a `copy` or `move` that is given the result, and need not look at a file again. Looks at both ends at once.
+
+        None: `copy` and `move` look themselves. `keeps`: the file that is replaced will be kept. Errors as in `copy`.
+        """
+        return nullcontext()
+
     @abstractmethod
     async def copy(
-        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+        self,
+        source: Path,
+        target: Path,
+        *,
+        replace: bool = True,
+        kept: KeptFile | None = None,
+        ends: Ends | None = None,
     ) -> Entry | None:
         """Copy a file or a whole folder. Each file appears whole or not at all. See `reports_arrival` for the result.
 
@@ -258,7 +270,13 @@ class Provider(ABC):
 
     @abstractmethod
     async def move(
-        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+        self,
+        source: Path,
+        target: Path,
+        *,
+        replace: bool = True,
+        kept: KeptFile | None = None,
+        ends: Ends | None = None,
     ) -> Entry | None:
         """As `copy`, but the source is removed once its copy exists. Files added to the source in the meantime stay.
 
@@ -266,20 +284,29 @@ class Provider(ABC):
         it stays, and an earlier version is at the target.
         """
 
-    async def move_to_trash(self, path: Path, place: Path) -> None:
+    async def move_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
         """Move a file, or a folder with its content, to an unused hidden place, as cheaply as the service can.
 
         Whenever this ends, each file is in its folder or in the trash. The content of the trash may have any form that
         `restore` and `purge` understand. A file that is replaced during the move is moved in its newest version.
-        `Changed`: it keeps being replaced, and stays.
+        `Changed`: it keeps being replaced, and stays. `seen`: what `stat` has just found there, and what the journal knows
+        to be removed.
 
         `DoesNotFitInTrash`: the service cannot hold it there, and nothing was moved.
         """
         await self.move(path, place, replace=False)
 
-    async def copy_to_trash(self, path: Path, place: Path) -> None:
-        """Copy a file that is about to be replaced to a hidden place."""
+    async def copy_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
+        """Copy a file that is about to be replaced to a hidden place. `seen`: what `find_file` has just found there."""
         await self.copy(path, place, replace=False)
+
+    async def can_note(self, version: str, place: Path) -> bool:
+        """Whether `note_version` may come after the change that replaces this version of a file."""
+        return False
+
+    async def note_version(self, path: Path, version: str, place: Path) -> bool:
+        """Keep a version of a file that may have been replaced or removed, as `copy_to_trash` does; False if it may be gone."""
+        return False
 
     async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:
         """Move the content that `move_to_trash` or `copy_to_trash` put into `place` to `target`. Errors as in `move`."""

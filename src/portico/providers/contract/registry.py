@@ -89,7 +89,8 @@ class Kind(msgspec.Struct, frozen=True):
     sdk: str | None = None
     """A module that shows whether the SDK is installed. Providers that have one also take `timeout` and `memory`."""
     logs_uploads: bool = False
-    """Whether it leaves something behind when its process dies during an upload. Then it also takes `upload_log`."""
+    """Whether it leaves something behind when its process dies during an upload. Then it also takes `upload_log`, and
+    `tries_conditions`."""
 
     @property
     def options(self) -> frozenset[str]:
@@ -189,7 +190,8 @@ def open_provider(
     if known.sdk:  # local folders have no service to wait for
         arguments |= {"timeout": timeout, "memory": memory}
     if known.logs_uploads:
-        arguments["upload_log"] = upload_log
+        # A connection that is opened for a moment leaves nothing behind, and need not be fast.
+        arguments |= {"upload_log": upload_log, "tries_conditions": upload_log is not None}
     return implementation(**arguments)
 
 

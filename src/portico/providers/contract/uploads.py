@@ -1,10 +1,13 @@
 """How a file is written, uploads over several requests, and the record of those under way."""
 
+import asyncio
+import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from datetime import datetime
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -18,6 +21,36 @@ _ATTEMPTS = 4
 """How often a file is kept that keeps being replaced."""
 
 
+class Look(msgspec.Struct, frozen=True):
+    """What was found where a file is to be stored."""
+
+    entry: Entry | None
+    until: float = math.inf
+    """Until when the commit may rely on it, by the monotonic clock: the service refuses a commit over anything else."""
+
+    @property
+    def holds(self) -> bool:
+        return time.monotonic() < self.until
+
+
+class Ends(msgspec.Struct, frozen=True):
+    """What `Provider.transferring` found."""
+
+    source: Entry
+    """A file, and then no folder is at the target. If it is a folder, nothing else is known, nor whether it is there."""
+    look: Look | None
+    """At the target, if that helps."""
+    take: Callable[[], None] = lambda: None
+    """For the provider: raises if another change has made a folder of the target, or a file of what is above it."""
+    source_id: str = ""
+    """Of a file, where the service has one."""
+
+
+class Prepare(Protocol):
+    async def __call__(self, look: Look | None = None) -> None:
+        """Keep the file that is there; without a look that holds, look first."""
+
+
 class KeptFile(msgspec.Struct):
     """Where a file that is replaced is kept.
 
@@ -25,7 +58,7 @@ class KeptFile(msgspec.Struct):
     it right before its commit. A change that then finds another version awaits it again, and begins again.
     """
 
-    prepare: Callable[[], Awaitable[None]]
+    prepare: Prepare
     place: Path | None = None
     entry: Entry | None = None
     """Set by the provider: the file that its commit has found."""
@@ -37,6 +70,10 @@ class KeptFile(msgspec.Struct):
     """The etag of the version that was copied to the place."""
     is_kept: bool = False
     """Set by the provider: whether the file that was replaced is in its place."""
+    saw: Callable[[Look], None] = lambda _: None
+    """Called with what will probably be replaced, before the content arrives: so the journal knows it when the change begins."""
+    beside: Callable[[], Coroutine[Any, Any, bool]] | None = None
+    """Set by `prepare`: writes a note of the version that is replaced, which may be done while it is replaced."""
 
 
 async def over_kept(
@@ -47,23 +84,62 @@ async def over_kept(
     commit: Callable[[bool, str | None], Awaitable[T]],
     *,
     prepared: bool = False,
+    look: Look | None = None,
 ) -> T:
     """The result of a commit, which is given whether a file is replaced, and which version alone.
 
     With `kept`, the file is kept before, unless it is `prepared`. If it is another one by then, that one is kept and the
-    commit is tried again, unless the client has chosen the version itself, by `if_match`.
+    commit is tried again, unless the client has chosen the version itself, by `if_match`. `look`: what is there.
     """
     if kept is None:
         return await commit(replace, if_match)
     if if_match is not None:
-        await kept.prepare()
-        return await commit(True, if_match)
+        if not prepared:
+            await kept.prepare(look)
+        return await _noted(kept, commit(True, if_match))
     for attempt in range(_ATTEMPTS):
         if attempt or not prepared:
-            await kept.prepare()
+            await kept.prepare(None if attempt else look)
         with suppress(AlreadyExists, Changed):
-            return await commit(kept.etag is not None, kept.etag)
+            return await _noted(kept, commit(kept.etag is not None, kept.etag))
     raise changed(name)
+
+
+async def _noted(kept: KeptFile, commit: Awaitable[T]) -> T:
+    """The result of a commit, and of what may be done beside it."""
+    if kept.beside is None:
+        return await commit
+    noting, kept.beside = asyncio.create_task(kept.beside()), None
+    try:
+        result = await commit
+    except BaseException:
+        await asyncio.wait([noting])
+        noting.cancelled() or noting.exception()  # whether it is there will be looked at
+        raise
+    await noting
+    return result
+
+
+async def over_seen(
+    kept: KeptFile | None,
+    look: Look | None,
+    name: str,
+    replace: bool,
+    if_match: str | None,
+    commit: Callable[[bool, str | None], Awaitable[Entry]],
+    *,
+    prepared: bool = False,
+) -> Entry:
+    """As `over_kept`. The entry says whether a file was replaced, as far as `kept` or the look tells."""
+    if look and not look.entry and look.holds and replace and not (kept or if_match):
+        with suppress(AlreadyExists):
+            return await commit(False, None)
+        entry = await commit(True, None)
+        entry.replaced = True
+        return entry
+    entry = await over_kept(kept, name, replace, if_match, commit, prepared=prepared, look=look)
+    entry.replaced = kept.etag is not None if kept else bool(look and look.entry)
+    return entry
 
 
 class WriteOptions(msgspec.Struct, frozen=True):

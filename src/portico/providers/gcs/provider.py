@@ -69,7 +69,9 @@ class GcsProvider(VersionedStore):
             raise InvalidPath("The storage reserves the folder '.well-known/acme-challenge'. Choose another one.")
         return GcsUpload(self._service, state)
 
-    async def duplicate(self, source: Version, target: str, *, replace: bool, if_match: str | None = None) -> None:
+    async def duplicate(
+        self, source: Version, target: str, *, replace: bool, if_match: str | None = None, looked: bool = False
+    ) -> None:
         await copy_object(self._service, source, target, replace=replace, if_match=if_match)
 
     # Removing

@@ -40,7 +40,8 @@ class ObjectResource(msgspec.Struct, rename="camel"):
         written = stamp(self.updated)
         size = size_of(str(self.size))
         modified = read_mtime(self.metadata.get(MTIME)) or read_mtime(self.metadata.get(GSUTIL_MTIME)) or written
-        return Entry(self.name, False, size, modified, kind, str(self.generation), written=written)
+        generation = str(self.generation)
+        return Entry(self.name, False, size, modified, kind, generation, written=written, version=generation)
 
 
 def stamp(text: str) -> str:

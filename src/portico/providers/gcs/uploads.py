@@ -19,7 +19,6 @@ import structlog
 
 from portico.model.entries import UNKNOWN_TYPE, Entry
 from portico.model.errors import PorticoError, ProviderUnavailable, already_exists, changed, not_found
-from portico.providers.contract.uploads import over_kept
 from portico.providers.gcs.checksums import Checksum
 from portico.providers.gcs.errors import FAILURES, ServiceError, translated
 from portico.providers.gcs.responses import GSUTIL_MTIME, OBJECT_FIELDS, ObjectResource, read_object
@@ -102,7 +101,7 @@ class GcsUpload(PartStore):
             with self._storing(generation):
                 return (await self._put(whole, generation)).entry()
 
-        return await over_kept(self.kept, self._name, self._state.replaces_goal, self.if_match, over)
+        return await self.replacing(self._name, self._state.replaces_goal, over)
 
     async def _put(self, whole: UploadPart, allowed: int | None) -> ObjectResource:
         """Store an object by one request.

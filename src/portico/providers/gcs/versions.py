@@ -103,5 +103,8 @@ class GcsVersions(ObjectVersions):
         found = await self._store.find(key)
         return Current(found, found.etag) if found else None
 
+    def note_may_follow(self, version: str) -> bool:
+        return True
+
     async def copy(self, key: str, version: str, target: str, *, replace: bool) -> None:
         await copy_object(self._service, Version(key, None), target, replace=replace, generation=version)

@@ -13,7 +13,7 @@ from portico.model.entries import Download, Entry, Page
 from portico.model.errors import NotAFolder, NotFound, service_unavailable
 from portico.model.paths import Path
 from portico.providers.contract.provider import Begin, Provider, TreeWalk
-from portico.providers.contract.uploads import KeptFile, WriteOptions
+from portico.providers.contract.uploads import Ends, KeptFile, WriteOptions
 from portico.providers.folders import volume_id
 from portico.providers.folders.volume_id import access_problem
 from portico.providers.folders.walk import FolderWalk
@@ -46,7 +46,6 @@ class LocalProvider(Provider):
     kind = "local"
     has_folders = True
     renames_at_commit = True
-    reports_replacement = True
     keeps_at_commit = True
     reports_arrival = True
     small_file = SMALL
@@ -169,7 +168,13 @@ class LocalProvider(Provider):
             await self._threads.run_long(self._threads.removals, path, staging.remove_staged, self._top, staged)
 
     async def copy(
-        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+        self,
+        source: Path,
+        target: Path,
+        *,
+        replace: bool = True,
+        kept: KeptFile | None = None,
+        ends: Ends | None = None,
     ) -> Entry | None:
         threads = self._threads
 
@@ -182,7 +187,13 @@ class LocalProvider(Provider):
         return await self._keeping(target, kept, copy)
 
     async def move(
-        self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None
+        self,
+        source: Path,
+        target: Path,
+        *,
+        replace: bool = True,
+        kept: KeptFile | None = None,
+        ends: Ends | None = None,
     ) -> Entry | None:
         async def rename() -> tuple[Entry | None, bool]:
             return await self._threads.run_change(source, trees.rename, self._top, source, target, replace, kept)
@@ -208,10 +219,10 @@ class LocalProvider(Provider):
                 kept.copied = etag  # if it is another version by now, the change notices
         raise service_unavailable(f"{target} was replaced again and again", 1)
 
-    async def move_to_trash(self, path: Path, place: Path) -> None:
+    async def move_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
         await self._threads.run_change(path, trees.move_to_trash, self._top, path, place)
 
-    async def copy_to_trash(self, path: Path, place: Path) -> None:
+    async def copy_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
         linked, cancelled = await self._threads.run_change(path, trees.link, self._top, path, place)
         if not linked:
             if cancelled:

@@ -1,6 +1,7 @@
 """What an object store has to do for a resumable upload, and the state of such an upload."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Self
@@ -9,7 +10,7 @@ import msgspec
 
 from portico.model.entries import Entry
 from portico.model.paths import RESERVED_PREFIX
-from portico.providers.contract.uploads import KeptFile
+from portico.providers.contract.uploads import KeptFile, Look, over_seen
 from portico.providers.multipart.parts import (
     MAX_PART_BYTES,
     MIB,
@@ -22,6 +23,8 @@ from portico.providers.multipart.parts import (
 
 UPLOADS_PREFIX = f"{RESERVED_PREFIX}uploads/"
 """Of the keys under which resumable uploads keep what is not yet, or not only, in parts."""
+TRIALS_PREFIX = f"{UPLOADS_PREFIX}conditions-"
+"""Of empty objects by which a service is tried; they stay only if the process ends in the meantime."""
 _EQUAL_BYTES = 16 * MIB
 """Of each part, if all must be equal and the size of the file is unknown."""
 
@@ -171,10 +174,17 @@ class PartStore(ABC):
     limits: PartLimits
     kept: KeptFile | None = None
     """How the file that is replaced is kept."""
+    look: Look | None = None
+    """What there is at the goal, if it was looked at before."""
     if_match: str | None = None
     """The only version that is replaced, if the client has chosen one."""
     begins: ClassVar[bool] = True
     """Whether the service has to know that an upload begins."""
+
+    async def replacing(
+        self, name: str, replaces: bool, commit: Callable[[bool, str | None], Awaitable[Entry]]
+    ) -> Entry:
+        return await over_seen(self.kept, self.look, name, replaces, self.if_match, commit)
 
     @abstractmethod
     async def begin(self) -> str:

@@ -4,6 +4,7 @@ A key is a path without its leading slash. A service implements how keys are lis
 removed. Files and folders are built on that in `objects`, whole trees in `object_trees`.
 """
 
+import math
 import re
 from abc import abstractmethod
 from collections.abc import AsyncIterator
@@ -20,7 +21,7 @@ from portico.model.entries import FOLDER_TYPE, UNKNOWN_TYPE, Download, Entry
 from portico.model.errors import AlreadyExists, Changed
 from portico.model.paths import RESERVED_PREFIX, Path, flawless_names, name_flaw
 from portico.providers.contract.provider import Provider
-from portico.providers.contract.uploads import WriteOptions
+from portico.providers.contract.uploads import Look, WriteOptions
 from portico.providers.multipart.memory import MemoryBudget
 from portico.providers.multipart.parts import UploadPart, part_sizes, split
 from portico.providers.objects.part_store import PartStore, UploadState
@@ -85,6 +86,8 @@ class Version(NamedTuple):
 
     key: str
     etag: str | None
+    copied_at: float = 0.0
+    """When its copy began, by the monotonic clock: it was the current one after that."""
 
 
 class ObjectService(Provider):
@@ -94,6 +97,9 @@ class ObjectService(Provider):
 
     concurrent_removals: ClassVar[int] = CONCURRENCY
     """How many objects are removed at the same time, one by one."""
+
+    looks_to_replace: ClassVar[bool] = False
+    """Whether a copy that may replace something has to look at its target first."""
 
     memory: MemoryBudget
     """The budget of its uploads."""
@@ -117,8 +123,11 @@ class ObjectService(Provider):
         """What the service does for one upload."""
 
     @abstractmethod
-    async def duplicate(self, source: Version, target: str, *, replace: bool, if_match: str | None = None) -> None:
+    async def duplicate(
+        self, source: Version, target: str, *, replace: bool, if_match: str | None = None, looked: bool = False
+    ) -> None:
         """Copy one object inside the service. `if_match`: only over this version, as far as the service can compare.
+        `looked`: the caller has just seen that the target is what these say.
 
         `NotFound`. `AlreadyExists`: also if the target is not the version `if_match`. `Changed`: the source has another version by now.
         """
@@ -134,12 +143,18 @@ class ObjectService(Provider):
     async def remove_version(self, version: Version) -> None:
         """Remove an object; a missing one is ignored. `Changed`: the service says that it has another version by now."""
 
+    async def look_lasts(self) -> float:
+        """For how many seconds a look at a file counts: the service refuses to replace or remove what has changed since."""
+        return math.inf
+
     # What is built on that.
 
-    async def store(self, key: str, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions) -> Entry:
-        """As `Provider.write`."""
+    async def store(
+        self, key: str, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions, look: Look | None = None
+    ) -> Entry:
+        """As `Provider.write`. `look`: at the key."""
         upload = self.part_store(_new_state(key, content_type, options))
-        upload.if_match, upload.kept = options.if_match, options.kept
+        upload.if_match, upload.kept, upload.look = options.if_match, options.kept, look
         sizes = part_sizes(options.at_most, upload.limits.max_number)
         async with split(self.memory, chunks, sizes, options.at_most) as parts:
             return await (upload.put(parts.first) if parts.first.last else upload.put_parts(parts))

@@ -6,18 +6,21 @@ listing of `a` shows.
 """
 
 import asyncio
+import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 
 from portico.model.entries import Download, Entry, Page
 from portico.model.errors import (
+    AlreadyExists,
     Changed,
     InvalidPath,
     IsAFolder,
     NotFound,
+    PorticoError,
     already_exists,
     cannot_replace_folder,
     changed,
@@ -29,9 +32,10 @@ from portico.model.errors import (
 )
 from portico.model.paths import Path
 from portico.providers.contract.provider import Begin, DoesNotFitInTrash, TreeWalk
-from portico.providers.contract.uploads import KeptFile, ResumableUpload, WriteOptions, over_kept
+from portico.providers.contract.uploads import Ends, KeptFile, Look, ResumableUpload, WriteOptions, over_kept
 from portico.providers.multipart.memory import MemoryBudget
-from portico.providers.objects.part_store import UPLOADS_PREFIX, UploadState
+from portico.providers.objects.part_store import TRIALS_PREFIX, UPLOADS_PREFIX, UploadState
+from portico.providers.objects.pending_names import PendingNames, existing_depth
 from portico.providers.objects.resumable import ResumableObjectUpload
 from portico.providers.objects.service import (
     FOLDER_MARKER,
@@ -54,107 +58,7 @@ from portico.providers.objects.trees import (
 )
 from portico.providers.objects.walk import KeyWalk
 from portico.runtime.progress_counter import count
-from portico.runtime.tasks import abandon
-
-_REMEMBERED = 4096
-"""Names of files that were stored."""
-
-
-class PendingName:
-    """One change, from before it looks until it is done."""
-
-    def __init__(self, path: Path, *, is_folder: bool) -> None:
-        self.file = None if is_folder else path
-        depth = len(path.segments) + is_folder
-        self.folders = {Path(path.segments[:length]) for length in range(1, depth)}
-        self.rivals: set[PendingName] = set()
-        self.beaten_by: PendingName | None = None
-        """A rival that has taken its name and is done."""
-        self.taken = False
-
-    def take(self) -> None:
-        """Called right before the change becomes visible; raises if another one was faster."""
-        if rival := self.beaten_by or next((rival for rival in self.rivals if rival.taken), None):
-            if self.file in rival.folders and self.file:
-                raise cannot_replace_folder(self.file.name)
-            if rival.file:
-                raise not_a_folder(rival.file.name)
-        self.taken = True
-
-    async def taking(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The content of a file, whose name is taken after the last chunk."""
-        async for chunk in chunks:
-            yield chunk
-        self.take()
-
-
-class PendingNames:
-    """One for each provider."""
-
-    def __init__(self) -> None:
-        self._pending: dict[Path, set[PendingName]] = {}
-        """By each name that is to be a file, or a folder."""
-        self._files: dict[Path, float] = {}
-        """When changes were done that may have stored files, the last one at the end."""
-        self._forgotten = 0.0
-        """Until when they are not remembered."""
-
-    def has_no_file_since(self, moment: float, folder: Path) -> bool:
-        """Whether neither the folder nor one above it has become a file since that moment of the monotonic clock."""
-        names = (Path(folder.segments[:length]) for length in range(1, len(folder.segments) + 1))
-        return moment > self._forgotten and all(self._files.get(name, 0.0) < moment for name in names)
-
-    @contextmanager
-    def pending(self, path: Path, *, is_folder: bool = False) -> Iterator[PendingName]:
-        mine = PendingName(path, is_folder=is_folder)
-        names = mine.folders | ({mine.file} if mine.file else set())
-        for name in names:
-            for rival in self._pending.get(name, ()):
-                if (rival.file == name) != (mine.file == name):
-                    mine.rivals.add(rival)
-                    rival.rivals.add(mine)
-            self._pending.setdefault(name, set()).add(mine)
-        try:
-            yield mine
-        except BaseException:
-            mine.taken = False
-            raise
-        finally:
-            for rival in mine.rivals:
-                rival.rivals.discard(mine)
-                if mine.taken:
-                    rival.beaten_by = mine
-            mine.rivals.clear()
-            if mine.file:
-                self._remember(mine.file)
-            for name in names:
-                self._pending[name].discard(mine)
-                if not self._pending[name]:
-                    del self._pending[name]
-
-    def _remember(self, file: Path) -> None:
-        self._files.pop(file, None)
-        self._files[file] = time.monotonic()
-        if len(self._files) > _REMEMBERED:
-            self._forgotten = self._files.pop(next(iter(self._files)))
-
-
-async def existing_depth(folder: Path, exists: Callable[[Path], Awaitable[object]]) -> int:
-    """How many leading segments of `folder` exist as folders, found by bisection.
-
-    The deepest folder is tried first: it usually exists, which takes one request. Bisection is sound because every
-    folder above an existing folder exists.
-    """
-    known, limit = 0, len(folder.segments)
-    depth = limit
-    while known < limit:
-        if await exists(Path(folder.segments[:depth])):
-            known = depth
-        else:
-            limit = depth - 1
-        depth = (known + limit + 1) // 2
-    return known
-
+from portico.runtime.tasks import SingleFlight, abandon, nothing
 
 _CHECKED_SECONDS = 10.0
 """How long a folder is listed without checking again for a file of the same name, which only other programs make."""
@@ -163,10 +67,15 @@ _EXPIRED = timedelta(days=60)
 """A hidden object of a resumable upload that is older than this is removed even if the upload's state was lost."""
 
 
+_TRIAL = timedelta(hours=1)
+"""As that, of an object by which a service is tried."""
+
+
 class ObjectStore(ObjectService):
     def __init__(self, memory: MemoryBudget | None = None) -> None:
         self.memory = memory or MemoryBudget()
         self._names = PendingNames()
+        self._checks: SingleFlight[Path, float] = SingleFlight()
         self._checked: dict[str, float] = {}
         """Prefixes of folders without a file of the same name, and until when that is assumed."""
 
@@ -278,18 +187,44 @@ class ObjectStore(ObjectService):
     async def write(
         self, path: Path, chunks: AsyncIterator[bytes], content_type: str, options: WriteOptions = WriteOptions()
     ) -> Entry:
+        self._check_key(path)
         with self._names.pending(path) as name:
-            checked_at = options.ancestors_checked_at
-            if checked_at is not None and self._names.has_no_file_since(checked_at, path.parent):
-                self._check_key(path)
-                await self._check_no_folder(path)
-            else:
-                await self.check_target(path)
-            if options.if_match is not None:  # before the content is sent; the service compares again at the end
-                await self._check_version(path, options.if_match)
-            entry = await self.store(key_of(path), name.taking(chunks), content_type, options)
+            look = await self._look(path, options)
+            if options.kept and look:
+                options.kept.saw(look)
+            entry = await self.store(key_of(path), name.taking(chunks), content_type, options, look)
         entry.name = path.name
+        entry.replaced = entry.replaced or bool(options.kept.etag if options.kept else look and look.entry)
         return entry
+
+    async def _look(self, path: Path, options: WriteOptions) -> Look | None:
+        """Check the target, and look at the file that is there if the commit can rely on it, or has to tell of it."""
+        lasts, now = await self.look_lasts(), time.monotonic()
+        # What refuses to replace anything needs no look.
+        helps = lasts or not options.kept if options.replace else 0 < lasts < math.inf
+        checked_at = options.ancestors_checked_at
+        checked = checked_at is not None and self._names.has_no_file_since(checked_at, path.parent)
+        look: Awaitable[Entry | None]
+        if options.replace and not options.kept and options.if_match is None:
+            look = self._replaced(path)
+        else:
+            look = self.find_file(path) if helps or options.if_match is not None else nothing()
+        there, is_folder, _ = await asyncio.gather(
+            look, self._is_folder(path), nothing() if checked else self._check_together(path.parent)
+        )
+        if is_folder:
+            raise cannot_replace_folder(path.name)
+        # Before the content is sent; the service compares again at the end.
+        if options.if_match is not None and (there is None or there.etag != options.if_match):
+            raise changed(path.name)
+        return Look(there, now + lasts) if helps else None
+
+    async def _replaced(self, path: Path) -> Entry | None:
+        """The file that an upload will replace, unless it is new. Who may not look may write all the same."""
+        try:
+            return await self.find_file(path)
+        except PorticoError:
+            return Entry(path.name, False)
 
     async def check_target(self, path: Path) -> None:
         """Raise what prevents a file from being written at the path, except a file that is there."""
@@ -371,14 +306,20 @@ class ObjectStore(ObjectService):
         if entry and not entry.is_folder:
             raise not_a_folder(first.name)
 
+    async def _check_together(self, folder: Path) -> None:
+        """As `check_ancestors`, once for all who are about to store files in one folder."""
+
+        async def check() -> float:
+            began = time.monotonic()
+            await self.check_ancestors(folder)
+            return began
+
+        if not self._names.has_no_file_since(await self._checks.run(folder, check), folder):
+            await self.check_ancestors(folder)
+
     async def _check_no_folder(self, path: Path) -> None:
         if await self._is_folder(path):
             raise cannot_replace_folder(path.name)
-
-    async def _check_version(self, path: Path, etag: str) -> None:
-        entry = await self.find(key_of(path))
-        if entry is None or entry.is_folder or entry.etag != etag:
-            raise changed(path.name)
 
     async def _check_free(self, path: Path) -> None:
         if await self.find(key_of(path)):
@@ -407,22 +348,70 @@ class ObjectStore(ObjectService):
             await self.remove([prefix])
 
     async def sweep(self) -> int:
-        """Remove what resumable uploads left whose record was lost."""
+        """Remove what resumable uploads left whose record was lost, and what trials of the service left."""
         swept = 0
-        expired = datetime.now(UTC) - _EXPIRED
+        now = datetime.now(UTC)
+
+        def is_old(entry: Entry) -> bool:
+            limit = _TRIAL if entry.name.startswith(TRIALS_PREFIX) else _EXPIRED
+            return entry.modified is not None and entry.modified < now - limit
+
         async for listing in self.pages(UPLOADS_PREFIX, flat=True):
-            old = [entry for entry in listing.objects if entry.modified and entry.modified < expired]
+            old = [entry for entry in listing.objects if is_old(entry)]
             await self.remove_versions([Version(entry.name, entry.etag) for entry in old])
             swept += len(old)
         return swept
 
     # Copying and moving
 
-    async def copy(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
-        await self._transfer(source, target, replace, kept)
+    @asynccontextmanager
+    async def transferring(self, source: Path, target: Path, *, replace: bool, keeps: bool) -> AsyncIterator[Ends]:
+        self._check_key(source)
+        self._check_key(target)
+        if not source.is_root:
+            lasts, now = await self.look_lasts(), time.monotonic()
+            helps = lasts and (keeps if replace else lasts < math.inf)
+            with self._names.pending(target) as name:
+                marked, there, checked = await asyncio.gather(
+                    self._found(source),
+                    self.find_file(target) if helps else nothing(),
+                    self.check_target(target),
+                    return_exceptions=True,
+                )
+                if isinstance(marked, BaseException):
+                    raise marked
+                if marked and not marked.is_folder:
+                    if isinstance(checked, BaseException):
+                        raise checked
+                    if isinstance(there, BaseException):
+                        raise there
+                    if there and not replace:
+                        raise already_exists(target.name)
+                    yield Ends(marked, Look(there, now + lasts) if helps else None, name.take)
+                    return
+        yield Ends(folder_entry(source), None)
 
-    async def move(self, source: Path, target: Path, *, replace: bool = True, kept: KeptFile | None = None) -> None:
-        copied, is_folder = await self._transfer(source, target, replace, kept)
+    async def copy(
+        self,
+        source: Path,
+        target: Path,
+        *,
+        replace: bool = True,
+        kept: KeptFile | None = None,
+        ends: Ends | None = None,
+    ) -> None:
+        await self._transfer(source, target, replace, kept, ends)
+
+    async def move(
+        self,
+        source: Path,
+        target: Path,
+        *,
+        replace: bool = True,
+        kept: KeptFile | None = None,
+        ends: Ends | None = None,
+    ) -> None:
+        copied, is_folder = await self._transfer(source, target, replace, kept, ends)
         newer = await remove_copied(self, copied)
         if is_folder:
             await remove_empty_folders(self, folder_key(source))
@@ -435,9 +424,9 @@ class ObjectStore(ObjectService):
 
     # The trash
 
-    async def move_to_trash(self, path: Path, place: Path) -> None:
+    async def move_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
         self._check_key(path)
-        entry = await self._found(path)
+        entry = seen if seen and not seen.is_folder else await self._found(path)
         if entry and not entry.is_folder:
             await self._move_file_to_trash(Version(key_of(path), entry.etag), place)
             count(size=entry.size)
@@ -454,21 +443,28 @@ class ObjectStore(ObjectService):
         if not self.fits(key_of(place)):
             raise DoesNotFitInTrash
         for _ in range(ATTEMPTS):
-            newer = await self.remove_versions([await copy_object(self, seen, key_of(place), replace=True)])
+            newer = await self.remove_versions([await self._copy_to_place(seen, place)])
             if not newer:
                 return
             seen = newer[0]
         raise changed(name_of(seen.key))
 
-    async def copy_to_trash(self, path: Path, place: Path) -> None:
-        entry = await self.find(key_of(path))
+    async def copy_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
+        entry = seen or await self.find(key_of(path))
         if entry is None:
             raise not_found(path.name)
         if entry.is_folder:
             raise is_a_folder(path.name)
         if not self.fits(key_of(place)):
             raise DoesNotFitInTrash
-        await copy_object(self, Version(key_of(path), entry.etag), key_of(place), replace=True)
+        await self._copy_to_place(Version(key_of(path), entry.etag), place)
+
+    async def _copy_to_place(self, seen: Version, place: Path) -> Version:
+        """Over what an earlier attempt has copied there, if there was one."""
+        if self.looks_to_replace:
+            with suppress(AlreadyExists):
+                return await copy_object(self, seen, key_of(place), replace=False)
+        return await copy_object(self, seen, key_of(place), replace=True)
 
     async def purge(self, place: Path) -> None:
         await self.remove([key_of(place)])
@@ -476,22 +472,30 @@ class ObjectStore(ObjectService):
             await remove_tree(self, folder_key(place))
 
     async def _transfer(
-        self, source: Path, target: Path, replace: bool, kept: KeptFile | None
+        self, source: Path, target: Path, replace: bool, kept: KeptFile | None, ends: Ends | None
     ) -> tuple[list[Version], bool]:
         """Copy a file or a tree. Returns what was copied, and whether it was a tree."""
-        self._check_key(source)
-        self._check_key(target)
+        if ends is None:
+            async with self.transferring(source, target, replace=replace, keeps=False) as ends:
+                return await self._transfer(source, target, replace, kept, ends)
+        if ends.source.is_folder:
+            return await self._copy_folder(source, target, replace), True
+        return [await self._copy_file(source, target, replace, kept, ends)], False
+
+    async def _copy_file(self, source: Path, target: Path, replace: bool, kept: KeptFile | None, ends: Ends) -> Version:
+        seen = Version(key_of(source), ends.source.etag)
+        ends.take()
+
+        async def over(replace: bool, if_match: str | None) -> Version:
+            looked = bool(kept or (ends.look and ends.look.holds))
+            return await copy_object(self, seen, key_of(target), replace=replace, if_match=if_match, looked=looked)
+
+        copy = await over_kept(kept, target.name, replace, None, over, prepared=True)
+        count(size=ends.source.size)
+        return copy
+
+    async def _copy_folder(self, source: Path, target: Path, replace: bool) -> list[Version]:
         marked = None if source.is_root else await self._found(source)
-        if marked and not marked.is_folder:
-            async with self._target(target):
-                seen, goal = Version(key_of(source), marked.etag), key_of(target)
-
-                async def over(replace: bool, if_match: str | None) -> Version:
-                    return await copy_object(self, seen, goal, replace=replace, if_match=if_match)
-
-                copy = await over_kept(kept, target.name, replace, None, over, prepared=True)
-            count(size=marked.size)
-            return [copy], False
         if not (marked or await self._is_folder(source)):
             raise not_found(source.name)
         self._check_key(target, as_folder=True)
@@ -507,7 +511,7 @@ class ObjectStore(ObjectService):
             if marked or not copied:
                 await self.mark(goal)
                 copied.append(Version(origin, None))
-        return copied, True
+        return copied
 
     def _check_key(self, path: Path, *, as_folder: bool = False) -> None:
         if not self.fits(folder_key(path) if as_folder else key_of(path)):

@@ -4,8 +4,10 @@ Each operation can be cancelled at any point, also within a batch. Every object 
 a source is removed only after its copy exists, and what was removed stays removed.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
 from portico.model.entries import Entry
 from portico.model.errors import (
@@ -28,27 +30,26 @@ ATTEMPTS = 4
 """How often the copy or removal of an object that keeps being replaced is tried."""
 
 
-async def copy_object(
-    store: ObjectService, source: Version, target: str, *, replace: bool, if_match: str | None = None
-) -> Version:
+async def copy_object(store: ObjectService, source: Version, target: str, *, replace: bool, **over: Any) -> Version:
     """Copy an object. Returns the version that was copied, which may be newer than `source`.
 
     If the object keeps being replaced, any version is copied: if the returned one is still there, it was that one.
+    `over`: as of `ObjectService.duplicate`.
     """
     for _ in range(ATTEMPTS):
+        began = time.monotonic()
         try:
-            await _duplicate(store, source, target, replace, if_match)
-            return source
+            await _duplicate(store, source, target, replace=replace, **over)
+            return source._replace(copied_at=began)
         except Changed:
             source = await _current(store, source.key)
-    await _duplicate(store, Version(source.key, None), target, replace, if_match)
+    await _duplicate(store, Version(source.key, None), target, replace=replace, **over)
     return source
 
 
-async def _duplicate(store: ObjectService, source: Version, target: str, replace: bool, if_match: str | None) -> None:
-    condition = {} if if_match is None else {"if_match": if_match}
+async def _duplicate(store: ObjectService, source: Version, target: str, **over: Any) -> None:
     try:
-        await store.duplicate(source, target, replace=replace, **condition)
+        await store.duplicate(source, target, **over)
     except NotFound as error:
         now = await _current(store, source.key)
         if source.key.endswith("/"):

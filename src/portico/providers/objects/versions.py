@@ -1,5 +1,6 @@
 """`VersionedStore`: an object store whose trash is made of versions, if the store keeps them, else of copies."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Collection
 from contextlib import aclosing
@@ -129,6 +130,10 @@ class ObjectVersions(ABC):
     @abstractmethod
     async def find(self, key: str) -> Current | None: ...
 
+    def note_may_follow(self, version: str) -> bool:
+        """Whether it may be noted after it was replaced or removed: the note itself does not tell whether it will be kept."""
+        return False
+
     async def write(self, key: str, content: bytes) -> None:
         await self._store.put(key, [content])
 
@@ -176,20 +181,22 @@ class ObjectVersions(ABC):
 
 class VersionedStore(ObjectStore):
     versions: ObjectVersions
+    _takes_notes = False
+    """Whether the last note could be written; if not, nothing is replaced or removed before its note is there."""
 
-    async def move_to_trash(self, path: Path, place: Path) -> None:
+    async def move_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
         if not await self.versions.are_kept(_trash_prefix(place)):
-            await super().move_to_trash(path, place)
+            await super().move_to_trash(path, place, seen)
             return
         self._check_key(path)
-        entry = await self._found(path)
+        entry = seen if seen and not seen.is_folder else await self._found(path)
         if entry and not entry.is_folder:
-            for _ in range(ATTEMPTS):
-                noted = await self._note_file(path, place)
+            for attempt in range(ATTEMPTS):
+                noted = await self._current(path, None if attempt else seen)
                 if noted is None:
                     await super().move_to_trash(path, place)
                     return
-                if not await self.remove_versions([noted.with_etag]):
+                if await self._note_and_remove_file(path, place, noted, seen):
                     count(size=noted.entry.size)
                     return
             raise changed(path.name)
@@ -227,23 +234,58 @@ class VersionedStore(ObjectStore):
                 break
         raise changed(name_of(newer[0].key))
 
-    async def copy_to_trash(self, path: Path, place: Path) -> None:
-        kept = await self.versions.are_kept(_trash_prefix(place))
-        if not kept or await self._note_file(path, place) is None:
-            await super().copy_to_trash(path, place)
+    async def _note_and_remove_file(self, path: Path, place: Path, noted: Current, seen: Entry | None) -> bool:
+        """Whether that version was removed: while it is noted, if the journal knows it and so leads to it all the same."""
+        assert noted.version
+        note = self._write_note(path, noted.version, place)
+        version = noted.with_etag._replace(copied_at=monotonic())
+        known = seen is not None and seen.version == noted.version and self.versions.note_may_follow(noted.version)
+        if not (known and self._takes_notes):
+            await note
+            return not await self.remove_versions([version])
+        removed, written = await asyncio.gather(self.remove_versions([version]), note, return_exceptions=True)
+        if isinstance(removed, BaseException):
+            raise removed
+        if written:
+            raise written
+        return not removed
 
-    async def _note_file(self, path: Path, place: Path) -> Current | None:
-        """Note the current version of a file; None if it has none."""
-        found = await self.versions.find(key_of(path))
+    async def can_note(self, version: str, place: Path) -> bool:
+        return self._takes_notes and await self._may_follow(version, place)
+
+    async def note_version(self, path: Path, version: str, place: Path) -> bool:
+        is_kept = await self._may_follow(version, place)
+        if is_kept:
+            await self._write_note(path, version, place)
+        return is_kept
+
+    async def _may_follow(self, version: str, place: Path) -> bool:
+        return self.versions.note_may_follow(version) and await self.versions.are_kept(_trash_prefix(place))
+
+    async def _write_note(self, path: Path, version: str, place: Path) -> None:
+        self._takes_notes = False
+        await self.versions.write_note(folder_key(place), 1, VersionNote(key_of(path), False, [("", version)]))
+        self._takes_notes = True
+
+    async def copy_to_trash(self, path: Path, place: Path, seen: Entry | None = None) -> None:
+        kept = await self.versions.are_kept(_trash_prefix(place))
+        found = await self._current(path, seen) if kept else None
+        if found and found.version:
+            await self._write_note(path, found.version, place)
+        else:
+            await super().copy_to_trash(path, place, seen)
+
+    async def _current(self, path: Path, seen: Entry | None) -> Current | None:
+        """The current version of a file; None if it has none."""
+        if seen and seen.version:
+            found: Current | None = Current(msgspec.structs.replace(seen, name=key_of(path)), seen.version)
+        else:
+            found = await self.versions.find(key_of(path))
         if found is None:
             raise not_found(path.name)
         if found.entry.is_folder:
             raise is_a_folder(path.name)
-        if found.version is None:
-            return None
-        note = VersionNote(key_of(path), False, [("", found.version)])
-        await self.versions.write_note(folder_key(place), 1, note)
-        return found
+        return found if found.version else None
 
     async def restore(self, place: Path, target: Path, *, replace: bool = False) -> None:
         prefix = folder_key(place)

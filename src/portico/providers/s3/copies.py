@@ -28,18 +28,20 @@ async def copy(
     replace: bool,
     version_id: str | None = None,
     if_match: str | None = None,
+    looked: bool = False,
 ) -> None:
     """As `ObjectService.duplicate`. With a version id, that version is copied, even if it is not the current one.
 
-    The gateway compares the version of the target right before. Amazon compares it once more itself.
+    Unless it has `looked`, the gateway compares the version of the target right before. A service that honors the
+    condition compares it once more itself.
     """
     origin = {"Key": source.key} if version_id is None else {"Key": source.key, "VersionId": version_id}
-    await service.open()
+    honored = (await service.honored()).copy_over
     over = Version(target, if_match)
-    if if_match is not None or not replace:
+    if (if_match is not None or not replace) and not (looked and honored):
         await _check_target(service, over, replace)
     try:
-        await _copy_at_once(service, source, origin, over, replace)
+        await _copy_at_once(service, source, origin, over, replace, honored=honored)
     except PorticoError as error:
         if code_of(error) not in ("InvalidRequest", "EntityTooLarge"):
             raise
@@ -60,13 +62,13 @@ async def _check_target(service: Service, target: Version, replace: bool) -> Non
 
 
 async def _copy_at_once(
-    service: Service, source: Version, origin: dict[str, str], over: Version, replace: bool
+    service: Service, source: Version, origin: dict[str, str], over: Version, replace: bool, *, honored: bool
 ) -> None:
     target = over.key
     parameters: dict[str, Any] = {"Key": target, "CopySource": {"Bucket": service.bucket, **origin}}
     version = {} if source.etag is None else {"CopySourceIfMatch": f'"{source.etag}"'}
     condition: dict[str, Any] = {} if replace else {"IfNoneMatch": "*"}
-    if over.etag is not None and service.is_amazon:
+    if over.etag is not None and honored:
         condition = {"IfMatch": f'"{over.etag}"'}
     try:
         await service.work("copy_object", **parameters, **version, **condition)
@@ -81,19 +83,23 @@ async def _copy_at_once(
                 raise changed(name_of(source.key)) from error
             if found and await _is_copy(service, found, target):
                 return  # by our first attempt, whose response was lost
-        if not await _condition_is_unsupported(service, error, target, replace=replace):
+        if not await _condition_is_unsupported(service, error, over, replace=replace):
             raise
         # We have checked ourselves; this service offers no more.
         await service.work("copy_object", **parameters)
 
 
-async def _condition_is_unsupported(service: Service, error: PorticoError, target: str, *, replace: bool) -> bool:
-    """Some services have no conditional copy, or apply the condition to the source."""
+async def _condition_is_unsupported(service: Service, error: PorticoError, over: Version, *, replace: bool) -> bool:
+    """Some services have no conditional copy, apply the condition to the source, or compare with another etag than they
+    show."""
     if code_of(error) == "NotImplemented":
         return True
     if not isinstance(error, AlreadyExists) or service.is_amazon:
         return False
-    return replace or not await service.head(target)
+    if replace and over.etag is None:
+        return True
+    found = await service.head(over.key)
+    return (found is not None and _is_version(found, over)) if replace else found is None
 
 
 async def _copy_in_parts(

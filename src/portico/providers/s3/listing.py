@@ -29,6 +29,7 @@ def entry_of(key: str, response: dict[str, Any], size: int | None = None) -> Ent
         response.get("ContentType") or "binary/octet-stream",
         etag_of(require(response, "ETag")),
         written=written,
+        version=response.get("VersionId"),
     )
 
 

@@ -1,6 +1,8 @@
 """The provider for a bucket of Amazon S3 or of a compatible service."""
 
+import math
 import re
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,6 +15,7 @@ from portico.providers.objects.part_store import UploadState
 from portico.providers.objects.service import KeyPage, Version, name_of
 from portico.providers.objects.versions import VersionedStore
 from portico.providers.s3 import copies, downloads
+from portico.providers.s3.conditions import LOOK_SECONDS
 from portico.providers.s3.errors import code_of, error_for
 from portico.providers.s3.listing import entry_of, read_listing
 from portico.providers.s3.service import RAW, Service
@@ -62,6 +65,10 @@ class S3Provider(VersionedStore):
         )
         return await run_parser(read_listing, response[RAW], token, size, flat)
 
+    async def look_lasts(self) -> float:
+        honored = await self._service.honored()
+        return math.inf if self._service.is_amazon else LOOK_SECONDS if honored.put else 0
+
     async def find(self, key: str) -> Entry | None:
         found = await self._service.head(key)
         return entry_of(key, found) if found else None
@@ -72,8 +79,10 @@ class S3Provider(VersionedStore):
     def part_store(self, state: UploadState) -> S3Upload:
         return S3Upload(self._service, state)
 
-    async def duplicate(self, source: Version, target: str, *, replace: bool, if_match: str | None = None) -> None:
-        await copies.copy(self._service, source, target, replace=replace, if_match=if_match)
+    async def duplicate(
+        self, source: Version, target: str, *, replace: bool, if_match: str | None = None, looked: bool = False
+    ) -> None:
+        await copies.copy(self._service, source, target, replace=replace, if_match=if_match, looked=looked)
 
     async def remove(self, keys: list[str]) -> None:
         alone = keys if len(keys) == 1 else [key for key in keys if _NOT_IN_XML.search(key)]
@@ -95,7 +104,7 @@ class S3Provider(VersionedStore):
         refused: list[Version] = []
         together = [version for version in versions if not _NOT_IN_XML.search(version.key)]
         conditional = {version.key: version for version in together if version.etag is not None}
-        objects = [{"Key": key, **({"ETag": f'"{etag}"'} if etag is not None else {})} for key, etag in together]
+        objects = [{"Key": key, **({"ETag": f'"{etag}"'} if etag is not None else {})} for key, etag, _ in together]
         for start in range(0, len(objects), self.max_page_size):
             batch = {"Objects": objects[start : start + self.max_page_size], "Quiet": True}
             response = await self._service.call("delete_objects", Delete=batch)
@@ -107,11 +116,13 @@ class S3Provider(VersionedStore):
         return refused
 
     async def remove_version(self, version: Version) -> None:
-        key, etag = version
+        key, etag, copied_at = version
         if etag is None:
             await self._service.call("delete_object", Key=key)
             return
-        if not self._service.is_amazon:
+        honored = await self._service.honored()
+        relies = honored.delete and honored.copy_from and time.monotonic() - copied_at < LOOK_SECONDS
+        if not (self._service.is_amazon or relies):
             found = await self.find(key)
             if found is None:
                 return

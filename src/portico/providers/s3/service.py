@@ -27,6 +27,7 @@ from portico.model.paths import RESERVED_PREFIX
 from portico.providers.contract.provider import TIMEOUT_SECONDS
 from portico.providers.contract.uploads import NoUploadLog, UploadLog
 from portico.providers.multipart.parts import MIB, UploadPart
+from portico.providers.s3.conditions import ALL, NONE, Conditions, Honored
 from portico.providers.s3.errors import ERROR_IN_SUCCESS, translated
 from portico.providers.wire import transport
 from portico.providers.wire.responses import malformed_response
@@ -172,11 +173,14 @@ class Service:
         profile: str | None = None,
         timeout: float = TIMEOUT_SECONDS,
         upload_log: UploadLog | None = None,
+        tries_conditions: bool = False,
     ) -> None:
+        """`tries_conditions`: find out which conditions a service other than Amazon's honors, by objects of the gateway's own."""
         if bool(access_key_id) != bool(secret_access_key):
             raise service_refused("only one of access-key-id and secret-access-key is set: give both or neither")
         self.bucket = bucket
         self.upload_log: UploadLog = upload_log or NoUploadLog()
+        self._conditions = Conditions(bucket, self.call) if tries_conditions else None
         self.timeout = timeout
         """Seconds for a call with all its attempts, or without progress while content is transferred."""
         self._region = region
@@ -194,6 +198,13 @@ class Service:
     def is_amazon(self) -> bool:
         """Whether this is Amazon's own service, which implements all that it documents."""
         return str(self._client.meta.endpoint_url).rpartition("//")[2].split("/")[0].endswith(_AMAZON)
+
+    async def honored(self) -> Honored:
+        """The conditions on which a change may rely."""
+        await self.open()
+        if self.is_amazon:
+            return ALL
+        return self._conditions.honored() if self._conditions else NONE
 
     async def open(self) -> Any:
         if self._client is None:
@@ -269,6 +280,8 @@ class Service:
         return await asyncio.shield(task)
 
     async def close(self) -> None:
+        if self._conditions:
+            await self._conditions.close()
         if self._finishing:
             await asyncio.wait(self._finishing)
         if self._client is not None:

@@ -23,7 +23,7 @@ from portico.model.errors import (
     changed,
 )
 from portico.model.timestamps import from_datetime
-from portico.providers.contract.uploads import LoggedUpload, over_kept
+from portico.providers.contract.uploads import LoggedUpload
 from portico.providers.multipart.parts import LOOKUP_FRACTION, MARK, MIB, Parts, UploadPart
 from portico.providers.objects.part_store import PartLimits, PartStore, SentPart, UploadState
 from portico.providers.objects.service import MTIME, as_seconds, name_of
@@ -83,7 +83,7 @@ class S3Upload(PartStore):
         async def commit(condition: dict[str, str]) -> dict[str, Any]:
             return await _send(self._service, "put_object", whole, **self._description, **condition, **sums)
 
-        return await self._committed(commit, whole.size)
+        return await self._committed(commit, whole.size, relies=(await self._service.honored()).put)
 
     async def begin(self) -> str:
         await self._service.open()
@@ -110,7 +110,7 @@ class S3Upload(PartStore):
         async def commit(condition: dict[str, str]) -> dict[str, Any]:
             return await self._service.work("complete_multipart_upload", **place, MultipartUpload=upload, **condition)
 
-        return await self._committed(commit, size)
+        return await self._committed(commit, size, relies=self._service.is_amazon)  # no other was tried with this
 
     async def put_parts(self, parts: Parts) -> Entry:
         async def send(part: UploadPart) -> SentPart:
@@ -172,23 +172,25 @@ class S3Upload(PartStore):
         else:
             await _forget(record)
 
-    async def _committed(self, commit: Commit, size: int) -> Entry:
+    async def _committed(self, commit: Commit, size: int, *, relies: bool) -> Entry:
+        """`relies`: on the service's conditions, as far as a look has confirmed what they say."""
         replaces = self._state.replaces_goal
+        if not relies:
+            self.look = None
 
         async def over(replace: bool, if_match: str | None) -> Entry:
-            if not self._service.is_amazon:
-                # Other services may ignore a condition, or compare with another etag than they show.
+            if not relies:
                 replace, if_match = replaces, self.if_match
+            if (if_match is not None or not replace) and not self._service.is_amazon:
+                await self._check_condition(if_match, looked=relies)
             return await self._committed_once(commit, size, replace, if_match)
 
-        return await over_kept(self.kept, self._name, replaces, self.if_match, over)
+        return await self.replacing(self._name, replaces, over)
 
     async def _committed_once(self, commit: Commit, size: int, replace: bool, if_match: str | None) -> Entry:
         """Commit; after an uncertain error, look up whether it succeeded."""
         state = self._state
         condition = {"IfMatch": f'"{if_match}"'} if if_match is not None else {} if replace else {"IfNoneMatch": "*"}
-        if condition and not self._service.is_amazon:
-            await self._check_condition(if_match)
         for attempt in range(_MAX_ATTEMPTS):
             try:
                 response = await commit(condition)
@@ -203,6 +205,9 @@ class S3Upload(PartStore):
                     if entry := await self.own(state.goal, size, self._service.timeout / LOOKUP_FRACTION):
                         return entry
                 gone = isinstance(error, AlreadyExists | NotFound) and code_of(error) != "NoSuchUpload"
+                if if_match is not None and gone and not self._service.is_amazon and await self._etag() == if_match:
+                    condition = {}  # this service compares with another etag than it shows
+                    continue
                 if if_match is not None and gone:  # or of another version
                     raise changed(self._name) from error
                 raise
@@ -211,14 +216,26 @@ class S3Upload(PartStore):
             return Entry(state.goal, False, size, stored, state.content_type, etag)
         raise AssertionError
 
-    async def _check_condition(self, if_match: str | None) -> None:
-        """Not every service honors the condition; with those that do not, checking first leaves only a race."""
-        found = await self._service.head(self._state.goal)
-        if if_match is None:
-            if found:
-                raise already_exists(self._name)
-        elif not found or etag_of(found.get("ETag")) != if_match:
+    async def _check_condition(self, if_match: str | None, *, looked: bool) -> None:
+        """Not every service honors the condition; with those that do not, checking first leaves only a race.
+
+        `looked`: rely on a look that was made a moment ago.
+        """
+        if looked and self.kept:
+            etag = self.kept.etag
+        elif looked and self.look and self.look.holds:
+            etag = self.look.entry.etag if self.look.entry else None
+        else:
+            etag = await self._etag()
+        if if_match is not None and etag != if_match:
             raise changed(self._name)
+        if if_match is None and etag is not None:
+            raise already_exists(self._name)
+
+    async def _etag(self) -> str | None:
+        """Of what is there now; None if nothing is."""
+        found = await self._service.head(self._state.goal)
+        return etag_of(require(found, "ETag")) if found else None
 
     async def own(self, key: str, size: int, within: float = 0) -> Entry | None:
         found = await self._service.head(key, within=within)

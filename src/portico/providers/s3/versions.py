@@ -54,6 +54,9 @@ class S3Versions(ObjectVersions):
         found = await self._service.head(key)
         return Current(entry_of(key, found), found.get("VersionId") or "null") if found else None
 
+    def note_may_follow(self, version: str) -> bool:
+        return version != "null"  # that of a bucket which keeps no others
+
     async def copy(self, key: str, version: str, target: str, *, replace: bool) -> None:
         await copies.copy(self._service, Version(key, None), target, replace=replace, version_id=version)
 
