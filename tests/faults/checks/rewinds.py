@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path as File
+from typing import Any
 
 from bench.buckets import BUCKET, Weed
 from bench.workspace import Workspace
@@ -58,7 +59,8 @@ async def _storage(kind: str, folder: File) -> AsyncIterator[Provider]:
         try:
             if kind.endswith("-versions"):
                 weed.client().put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
-            yield S3Provider(**weed.s3)  # type: ignore[arg-type]
+            options: dict[str, Any] = weed.s3
+            yield S3Provider(**options)
         finally:
             weed.stop()
 
