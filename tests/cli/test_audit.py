@@ -18,6 +18,7 @@ import pytest
 
 from portico.cli.administration import audit
 from portico.cli.administration.home import my_name, prepare
+from portico.cli.main import run
 from portico.model.paths import Path as StoragePath
 from portico.model.paths import Place
 from portico.observability.audit import AuditLine
@@ -276,33 +277,50 @@ def test_a_spreadsheet_finds_no_formula_in_an_export(anna: Portico, home: Path) 
 # Verification
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def first_home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str | None]:
+    """A home to copy, and its database if that is on PostgreSQL. The journal has 16 lines, of as many commands."""
+    home = tmp_path_factory.mktemp("journal") / "home"
+    toggles, url = ["disable", "enable"] * 7, None
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "postgresql":
+            server: PostgresServer = request.getfixturevalue("postgres")
+            url = server.new_database()
+            patch.setenv("PORTICO_DATABASE_URL", url)
+            toggles.append("disable")  # in place of the line with the connection of a new home
+            assert run(["--home", str(home), "migrate"]) == 0
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(PASSWORD.encode())))
+        for words in (["add", "ann", "--no-root", "--password-stdin"], *([toggle, "ann"] for toggle in toggles)):
+            assert run(["--home", str(home), "user", *words]) == 0
+    return home, url and url.rpartition("/")[2]
+
+
+@pytest.fixture
 def tamper(
-    request: pytest.FixtureRequest, portico: Portico, home: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    first_home: tuple[Path, str | None],
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> Callable[[str], None]:
-    """Changes the database of a gateway behind its back. The journal has 16 lines, of as many commands."""
-    toggles = ["disable", "enable"] * 7
-    connect: Callable[[], Any]
-    if request.param == "sqlite":
-        connect = partial(sqlite3.connect, home / "portico.db")
-    else:
+    """Changes the database of a gateway behind its back."""
+    original, template = first_home
+    shutil.copytree(original, home)
+    connect: Callable[[], Any] = partial(sqlite3.connect, home / "portico.db")
+    if template:
         server: PostgresServer = request.getfixturevalue("postgres")
-        url = server.new_database()
+        url = server.new_database(template)
         monkeypatch.setenv("PORTICO_DATABASE_URL", url)
         connect = partial(psycopg.connect, url)
-        toggles.append("disable")  # in place of the line with the connection of a new home
-        assert portico("migrate").code == 0
-    assert portico("user", "add", "ann", "--no-root", "--password-stdin", stdin=PASSWORD).code == 0
-    for command in toggles:
-        assert portico("user", command, "ann").code == 0
+    capsys.readouterr()
 
-    def run(statements: str) -> None:
+    def change(statements: str) -> None:
         with closing(connect()) as connection:
             for statement in statements.split(";"):
                 connection.execute(statement)
             connection.commit()
 
-    return run
+    return change
 
 
 UNCHAIN = """
