@@ -118,7 +118,7 @@ async def test_one_that_was_cancelled_before_it_ran_does_nothing(rewinds: Rewind
 
 async def test_an_unknown_one(rewinds: Rewinds) -> None:
     for work in (rewinds.get, rewinds.cancel, rewinds.run):
-        with pytest.raises(NotFound, match="no rewind with this id"):
+        with pytest.raises(NotFound, match="This rewind doesn.t exist"):
             await work("nope")
 
 
