@@ -17,6 +17,7 @@ from portico.model.errors import (
     InvalidCursor,
     NotAFolder,
     NotFound,
+    NotPossible,
     PorticoError,
     is_a_folder,
     root_is_a_folder,
@@ -74,6 +75,12 @@ class DriveView:
     def place(self, path: Path) -> Place:
         """Where the journal says that a path is: from the top of the provider, as in the trash."""
         return Place(self.connection, self._place(path))
+
+    def path_of(self, place: Path) -> Path:
+        """The reverse of `place`."""
+        if not self._root.holds(place):
+            raise NotPossible("The connection has another prefix by now.")
+        return Path(place.segments[len(self._root.segments) :], place.as_folder).under(self.point)
 
     def _is_there(self, path: Path) -> bool:
         """Whether the tree has this folder, even if the storage has none."""

@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 
 from portico.drive.connection_pool import ConnectionPool
-from portico.drive.drive import Drive
 from portico.model import timestamps
 from portico.model.entries import Entry
 from portico.model.errors import PorticoError, ProviderTimeout, ProviderUnavailable, Unavailable
@@ -122,7 +121,11 @@ async def _upload_outcome(
     drive, size = await pool.of_connection(change.place.connection), change.line.bytes
     if entry is None:
         return INTERRUPTED if change.before is None and not kept else UNKNOWN
-    if change.mark and isinstance(size, int) and await drive.has_mark(_path(drive, change.place), change.mark, size):
+    if (
+        change.mark
+        and isinstance(size, int)
+        and await drive.has_mark(drive.path_of(change.place.path), change.mark, size)
+    ):
         return DONE
     now = version_of(entry)
     is_former = any(now.is_same(version) for version in (change.before, *(version for _, version in kept)) if version)
@@ -138,11 +141,7 @@ def _is_older(entry: Entry, change: BegunChange) -> bool:
 
 async def _look(pool: ConnectionPool, place: Place) -> Entry | None:
     drive = await pool.of_connection(place.connection)
-    return await drive.find(_path(drive, place))
-
-
-def _path(drive: Drive, place: Place) -> Path:
-    return Path(place.path.segments[len(drive.root.segments) :], place.path.as_folder)
+    return await drive.find(drive.path_of(place.path))
 
 
 async def _note_left(

@@ -70,9 +70,7 @@ def _path(drive: Drive, location: Location) -> Path:
         return TOP
     if is_in_trash(location):
         return Path(location[1:])
-    if not drive.root.holds(Path(location[1:])):
-        raise NotPossible("The connection has another prefix by now.")
-    return Path(location[1 + len(drive.root.segments) :])
+    return drive.path_of(Path(location[1:]))
 
 
 class OwnPlaces:
