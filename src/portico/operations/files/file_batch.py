@@ -29,6 +29,7 @@ class FileBatch:
         """In the order of the form."""
         self._held: dict[asyncio.Task[Entry], tuple[str, int]] = {}
         """The name, in one case, and the size of each file that is not stored yet."""
+        self._names: set[str] = set()
         self._failed: asyncio.Task[Entry] | None = None
 
     async def store(self, name: str, chunks: AsyncIterator[bytes], content_type: str | None, **options: Any) -> None:
@@ -39,8 +40,9 @@ class FileBatch:
         while len(self._held) >= _AT_ONCE or any(key == other for other, _ in self._held.values()):
             await self._wait()
         held = _Held(chunks)
-        if not self._upload.is_repeatable:
+        if not self._upload.is_repeatable and name not in self._names:  # a name that comes twice is refused
             await held.read(_FILE_BYTES)
+        self._names.add(name)
         while self._held and held.size + sum(size for _, size in self._held.values()) > _HELD_BYTES:
             await self._wait()
         task = asyncio.create_task(self._upload.store(name, held.chunks(), content_type, **options))

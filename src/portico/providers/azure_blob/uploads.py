@@ -124,7 +124,7 @@ class BlobUpload(PartStore):
                 if dropped:
                     return await self._superseded(error, size)
                 if is_taken(error) and "If-None-Match" in headers:
-                    found = await self._container.find(state.goal)
+                    found = None if state.goal.endswith("/") else await self._container.find(state.goal)
                     taken = cannot_replace_folder if found and found.is_folder else already_exists
                     raise taken(self._name) from error
                 raise

@@ -370,7 +370,7 @@ class ObjectStore(ObjectService):
         self._check_key(target)
         if not source.is_root:
             lasts, now = await self.look_lasts(), time.monotonic()
-            helps = lasts and (keeps if replace else lasts < math.inf)
+            helps = lasts and (keeps or self.looks_to_replace if replace else lasts < math.inf)
             with self._names.pending(target) as name:
                 marked, there, checked = await asyncio.gather(
                     self._found(source),
@@ -490,7 +490,14 @@ class ObjectStore(ObjectService):
             looked = bool(kept or (ends.look and ends.look.holds))
             return await copy_object(self, seen, key_of(target), replace=replace, if_match=if_match, looked=looked)
 
-        copy = await over_kept(kept, target.name, replace, None, over, prepared=True)
+        is_new = ends.look is not None and ends.look.entry is None and ends.look.holds
+        tries_new = replace and kept is None and is_new and self.looks_to_replace  # and need not look then
+        try:
+            copy = await over_kept(kept, target.name, replace and not tries_new, None, over, prepared=True)
+        except AlreadyExists:
+            if not tries_new:
+                raise
+            copy = await over(True, None)
         count(size=ends.source.size)
         return copy
 

@@ -21,8 +21,10 @@ from portico.providers.objects.part_store import TRIALS_PREFIX
 LOOK_SECONDS: Final = 2.0
 """How old a look may be where a condition was tried: nothing shows that a service has stopped honoring it."""
 _TRUSTED_SECONDS: Final = 3600.0
-_AGAIN_SECONDS: Final = 60.0
+_AGAIN_SECONDS: Final = 300.0
 """After the service could not be asked."""
+_END_SECONDS: Final = 5.0
+"""The gateway may be stopping."""
 _NO_ETAG: Final = '"0123456789abcdef0123456789abcdef"'
 
 log = structlog.get_logger()
@@ -84,7 +86,9 @@ class Conditions:
             return Honored(new and same, removed, copied_source, copied_new and copied_same)
         finally:
             with suppress(PorticoError):  # the sweep removes what is left
-                await asyncio.gather(*(self._call("delete_object", Key=key) for key in (one, other)))
+                await asyncio.gather(
+                    *(self._call("delete_object", Key=key, within=_END_SECONDS) for key in (one, other))
+                )
 
     async def _refuses(self, operation: str, **parameters: Any) -> bool:
         try:
