@@ -89,7 +89,7 @@ async def test_what_is_said_of_half_a_copy_is_true(
     gateway.put("tree/1")
     if choice == "rename":
         gateway.put("new/file")
-    genuine: Callable[..., Awaitable[None]] = LocalProvider.copy
+    genuine: Callable[..., Awaitable[object]] = LocalProvider.copy
 
     async def half(self: LocalProvider, source: Path, target: Path, **options: Any) -> None:
         await genuine(self, source, target, **options)

@@ -137,7 +137,7 @@ async def test_a_deletion_that_is_called_off_is_out_of_sight_and_goes_with_the_s
     assert not leftovers()
 
 
-CHANGES: dict[str, tuple[Callable[[LocalProvider], Awaitable[None]], list[str]]] = {
+CHANGES: dict[str, tuple[Callable[[LocalProvider], Awaitable[object]], list[str]]] = {
     "move": (lambda provider: provider.move(at("tree"), at("moved")), ["moved"]),
     "delete": (lambda provider: provider.delete(at("tree"), recursive=True), []),
     "make": (lambda provider: provider.make_folder(at("made")), ["made", "tree"]),
