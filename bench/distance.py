@@ -56,6 +56,8 @@ class Server:
 
 def measure(work: Workspace, quick: bool) -> Iterator[Line]:
     rounds = 3 if quick else 9
+    rows: list[str] = []
+    """For docs/performance.md."""
     store = real_bucket(work)
     proxy = FarAway(work, store.target, MILLISECONDS)
     try:
@@ -64,7 +66,9 @@ def measure(work: Workspace, quick: bool) -> Iterator[Line]:
         for what, operation in OPERATIONS.items():
             say(f"{GROUP}: {what}")
             figures = in_turns(rounds, "ms", {name: _contestant(proxy, servers[name], operation) for name in servers})
+            rows.append(_row(what, figures))
             yield from _lines(what, {name: _with_calls(figure) for name, figure in figures.items()})
+        print("\n".join([*_head(list(servers)), *rows]))
     finally:
         Process.stop_all()
 
@@ -118,6 +122,15 @@ def _contestant(proxy: FarAway, server: Server, operation: Operation) -> Contest
 
     work()
     return Contestant(work, server.process)
+
+
+def _head(names: list[str]) -> list[str]:
+    return [f"| 10 KB files; ms (calls) | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+
+
+def _row(what: str, figures: dict[str, Figure]) -> str:
+    cells = (f"{figure.value:,.0f} ({figure.extra['calls']:g})" for figure in figures.values())
+    return f"| {what} | {' | '.join(cells)} |"
 
 
 def _with_calls(figure: Figure) -> Figure:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench import account
 from bench.dialects import PorticoDialect, SftpgoDialect
 from bench.load import Rates, body_of, exchange, hammer, request
 from bench.servers import FILES, PASSWORD, Home, Portico, basic
@@ -38,8 +39,7 @@ LINES = {
     "key": "download 10 KiB by an API key",
     "sign-in": "sign in",
     "first-listing": "sign in and list 100 files after a start",
-    "account": "sessions, keys, links, trash, jobs: read",
-    "account-changes": "tickets, keys, links, uploads, the trash: change",
+    **account.LINES,
 }
 SIZE = 2048
 _CONTENT = bytes(range(256)) * (SIZE // 256)
@@ -50,8 +50,11 @@ _REPLACED = 200
 _ZIPPED, _ZIPPED_SIZE = 2000, 20_000
 _LARGE, _LARGE_SIZE = 4, 64 * 2**20
 _SEARCHED = 10_000
-_GOALS = {"move": 0.8, "copy": 0.8, "zip-small": 0.8, "search": None, "new": None, "replace": None, "delete": None}
-"""Where it isn't 1. Those without a goal have one in another group."""
+_GOALS: dict[str, float | None] = {
+    **dict.fromkeys(("move", "copy", "zip-small"), 0.8),
+    **dict.fromkeys(("new", "replace", "delete", "sign-in")),
+}
+"""Where it isn't 1. New, replaced and deleted files have theirs in another group, and SFTPGo remembers passwords."""
 _NOTE = "On the disk of the checkout, 8 connections, files of 2 KB. Portico syncs what it changes, keeps what was replaced or deleted, and records it; SFTPGo does none of it."
 _API = "/backend/1.0.0"
 
@@ -77,8 +80,9 @@ def measure(
                     yield from _compared(plan, name, contestants)
             if plan.wants("sign-in"):
                 yield from _compared(plan, "sign-in", bench.sign_ins)
-            if plan.wants("account", "account-changes"):
-                yield from bench.account()
+            for name, measured in {account.READS: account.read, account.CHANGES: account.change}.items():
+                if plan.wants(name):
+                    yield Line(GROUP, LINES[name], measured(arena, portico))
     if plan.wants("first-listing"):
         yield from _first_listing(plan)
 
@@ -172,7 +176,7 @@ class _Bench:
         time.sleep(2.5)  # as long as a folder that has just changed is read again
         found = request("GET", f"{FILES}/searched?action=SEARCH&name=4711", self._arena.headers[OURS])
         requests = {OURS: found} | ({SFTPGO: self._theirs.list_folder("/searched")} if self._theirs else {})
-        return {name: self._hammered(name, [content] * 100) for name, content in requests.items()}
+        return {name: self._hammered(name, [content] * 24) for name, content in requests.items()}
 
     def _zips(self, count: int, size: int) -> dict[str, Contestant]:
         top = self._arena.top / f"zipped-{count}"
@@ -216,47 +220,6 @@ class _Bench:
         if self._theirs:
             contents[SFTPGO] = request("GET", TOKEN, basic(USER, PASSWORD))
         return {name: self._hammered(name, [content] * 30) for name, content in contents.items()}
-
-    def account(self) -> Iterator[Line]:
-        """Without a peer: nobody waits for these by the thousand, but none of them may become slow unnoticed."""
-        _filled(self._arena.top / "linked", 1)
-        session = self._portico.bearer("bench")
-        reads = [
-            *("/account", "/account/sessions", "/account/keys", "/account/links", "/trash", "/jobs", "/receipts/key")
-        ]
-        paths = [f"{_API}{path}" for path in reads] + [
-            "/backend/session",
-            "/backend/openapi.json",
-            "/healthz",
-            "/readyz",
-        ]
-        contents = [request("GET", path, session) for path in paths] * 50
-        figures = self._arena.plan.run("req/s", {OURS: self._hammered(OURS, contents)}, LINES["account"])
-        yield Line(GROUP, LINES["account"], figures[OURS])
-        changes = {OURS: Contestant(partial(self._changes, session), self._arena.servers[OURS])}
-        figures = self._arena.plan.run("ms each", changes, LINES["account-changes"])
-        yield Line(GROUP, LINES["account-changes"], figures[OURS])
-
-    def _changes(self, session: dict[str, str]) -> Sample:
-        """Every kind of change once in each turn, one after the other."""
-        turns, requests, began = 10, 0, time.perf_counter()
-
-        def ask(method: str, path: str, /, **values: Any) -> Any:
-            nonlocal requests
-            requests += 1
-            return self._asked(method, path, session, **values)
-
-        for turn in range(turns):
-            key = ask("POST", "/account/keys", name=f"key-{turn}")
-            ask("DELETE", f"/account/keys/{key['id']}")
-            link = f"/account/links/{ask('POST', '/account/links', path='/linked', kind='download')['id']}"
-            ask("GET", link)
-            ask("PATCH", link, title="Another")
-            ask("GET", f"{link}/accesses")
-            ask("POST", f"{link}/address")
-            ask("DELETE", link)
-            ask("POST", "/filesystem/linked/0?action=TICKET")
-        return Sample(1000 * (time.perf_counter() - began) / requests, requests=requests)
 
     def _asked(self, method: str, path: str, headers: dict[str, str] | None = None, /, **values: Any) -> Any:
         body = json.dumps(values).encode() if values else b""

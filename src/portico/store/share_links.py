@@ -46,6 +46,8 @@ MAX_ACCESSES: Final = 10_000
 SAME_DOWNLOAD: Final = timedelta(hours=1)
 """How long requests of one guest for the same file count as one download: a player or a continued download asks for range
 after range."""
+_REMEMBERED: Final = 20_000
+"""Of those, how many this process remembers."""
 
 _REMOVED = "-"
 """Instead of an id in the trash."""
@@ -191,6 +193,8 @@ def open_link_of(row: AnyRow) -> OpenLink:
 class LinkRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._counted: dict[bytes, int] = {}
+        """Downloads that the database has counted, and when: each is asked for once an hour."""
 
     # The owner's
 
@@ -324,8 +328,12 @@ class LinkRecords:
         now = self._database.now()
         key = sha256(guest + file.encode()).digest()
         since = now - clock.milliseconds(SAME_DOWNLOAD)
+        if self._counted.get(key, 0) > since:
+            return
         mine = guest_downloads.c.digest == key
-        if await self._database.first(select(guest_downloads.c.at).where(mine, guest_downloads.c.at > since)):
+        found = await self._database.first(select(guest_downloads.c.at).where(mine, guest_downloads.c.at > since))
+        if found:
+            self._remember(key, found.at)
             return
 
         async def count(transaction: "AsyncConnection") -> None:
@@ -351,6 +359,12 @@ class LinkRecords:
             await transaction.execute(noted_access(link_id, access))
 
         await self._database.transact(count)
+        self._remember(key, now)
+
+    def _remember(self, download: bytes, at: int) -> None:
+        if len(self._counted) >= _REMEMBERED:
+            del self._counted[next(iter(self._counted))]
+        self._counted[download] = at
 
     async def reserve_upload(self, link_id: str, size: int) -> None:
         """Count a file that is about to be stored; `LimitReached` if the link takes no more."""

@@ -91,7 +91,8 @@ def _matcher(criteria: Criteria) -> Callable[[Entry], bool]:
         tests.append(lambda entry: entry.last_modified is not None and entry.last_modified >= after)
     if (before := criteria.modified_before) is not None:
         tests.append(lambda entry: entry.last_modified is not None and entry.last_modified <= before)
-    return lambda entry: all(test(entry) for test in tests)
+    # The usual search is one by name alone, among thousands of entries.
+    return tests[0] if len(tests) == 1 else lambda entry: all(test(entry) for test in tests)
 
 
 def _name_test(wanted: str, *, match_case: bool) -> Callable[[Entry], bool]:
@@ -101,6 +102,8 @@ def _name_test(wanted: str, *, match_case: bool) -> Callable[[Entry], bool]:
         return lambda entry: test(_composed(entry.name)) is not None
 
     def folded(name: str) -> str:
+        if name.isascii():
+            return name if match_case else name.lower()
         return _composed(name) if match_case else _composed(name).casefold()
 
     first, *others = folded(wanted).split("*")

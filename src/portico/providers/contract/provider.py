@@ -161,7 +161,8 @@ class Provider(ABC):
     ) -> list[tuple[bytes, int] | None]:
         """Small files, read together: the content of each and its `checksum`, which may be computed in a thread.
 
-        None for a file that cannot be read in this way: it is gone, or larger than `small_file`. `read` says why.
+        None for a file that cannot be read in this way: it is gone, or larger than `small_file`, or they are a MiB in all.
+        `read` says why.
         """
         return [None] * len(paths)
 

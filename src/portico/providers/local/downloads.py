@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Self
 
@@ -140,14 +141,16 @@ def _open(top: Volume, path: Path, start: int, stop: int | None, etag: str | Non
 def read_small(top: Volume, paths: Sequence[Path], checksum: Callable[[bytes], int]) -> list[tuple[bytes, int] | None]:
     """As `Provider.read_small`."""
     found: list[tuple[bytes, int] | None] = []
+    left = _CHUNK
     for _, group in groupby(paths, key=lambda path: path.segments[:-1]):
         siblings = list(group)
-        try:
-            with opened_parent(top, siblings[0]) as folder:
-                contents = [_read_whole(folder, path.name) for path in siblings]
-        except (OSError, PorticoError):
-            contents = [None] * len(siblings)
-        found += [None if content is None else (content, checksum(content)) for content in contents]
+        expected = len(found) + len(siblings)
+        with suppress(OSError, PorticoError), opened_parent(top, siblings[0]) as folder:
+            for path in siblings:
+                content = _read_whole(folder, path.name) if left > 0 else None
+                left -= len(content or b"")
+                found.append(None if content is None else (content, checksum(content)))
+        found += [None] * (expected - len(found))  # the folder is gone
     return found
 
 
