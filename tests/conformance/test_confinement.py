@@ -1,7 +1,7 @@
 """A user whose root is `/al` never gets at `/alice`, whatever the path, cursor or name."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from typing import cast
 
 import pytest
@@ -53,9 +53,14 @@ class Spy:
     kind = "spy"
     identity = "spy"
     max_page_size = 10
+    reports_arrival = False
 
     def __init__(self) -> None:
         self.places: list[Path] = []
+
+    def transferring(self, *places: Path, **_: object) -> AbstractAsyncContextManager[None]:
+        self.places += places
+        return nullcontext()
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[None]]:
         async def called(*arguments: object, **_: object) -> None:

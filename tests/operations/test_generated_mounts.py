@@ -309,7 +309,10 @@ async def check_walk(tree: Tree, reach: Reach, plain: Plain, seed: int, chance: 
     # Where case is ignored, one folder may lead to mount points in two spellings; a walk finds what is stored there once.
     alike = {str(path).casefold() for path in found}
     unfound |= {path for path in expected - found if str(path).casefold() in alike}
-    assert found <= expected <= found | unfound, (seed, str(top))
+    # Of the spellings, a listing shows one.
+    alike = {str(path).casefold() for path in expected}
+    unlisted = {path for path in found - expected if reach.names_in(path) and str(path).casefold() in alike}
+    assert found - unlisted <= expected <= found | unfound, (seed, str(top))
 
 
 @pytest.fixture

@@ -44,6 +44,9 @@ class _Server(ThreadedServer):
         self._s3, self._all_services = create_backend_app("s3"), DomainDispatcherApplication(create_backend_app)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.headers.get("Expect", "").lower() == "100-continue":
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0  # the answer has not begun
         body = await request.content.read()  # of any size
         answer = web.Response()
 

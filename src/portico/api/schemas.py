@@ -45,7 +45,7 @@ class CursorBody(msgspec.Struct, rename="camel"):
 class EndBody(msgspec.Struct):
     """The last line of a listing that is complete."""
 
-    end: Literal[True] = True
+    end: bool = True
 
 
 class SearchBody(msgspec.Struct, rename="camel"):

@@ -15,7 +15,7 @@ from portico.drive.walk import DriveWalk
 from portico.model.entries import Chunks, Entry
 from portico.model.errors import Forbidden, InvalidCursor, IsAFolder, NotAFolder, NotFound, NotPossible, target_gone
 from portico.model.paths import Path, Place
-from portico.model.reach import Mount
+from portico.model.reach import Mount, Reach
 from portico.model.rights import Right, missing_word
 from portico.operations.actors.actor import Actor, Scope, Standing, Watch, WatchedChunks, Watches
 from portico.operations.actors.cancellation import CancellableWork
@@ -194,7 +194,7 @@ class TreeWalk:
         self._reads_ahead = reads_ahead
         self._inner = inner
         self._table = tree.reach.digest
-        self._leading = _leading(folder, inner)
+        self._leading = _leading(tree.reach, folder, inner)
         self._begins = cursor is None
         self._at = 0
         """0 is the folder itself, 1 the first mount below it."""
@@ -259,12 +259,15 @@ class TreeWalk:
         return f"{self._table}~{at}~{before}~{inner or ''}"
 
 
-def _leading(folder: Path, inner: list[Mount]) -> list[list[Path]]:
-    """The folders that lead to mounts below a folder: those in its own mount, then those in each of the mounts."""
+def _leading(reach: Reach, folder: Path, inner: list[Mount]) -> list[list[Path]]:
+    """The folders that lead to mounts below a folder: those in its own mount, then those in each of the mounts. What is in a
+    mount that may not be listed is not found."""
     points = {mount.path.segments: number for number, mount in enumerate(inner, 1)}
     found: list[list[Path]] = [[] for _ in range(len(inner) + 1)]
     leading = {point[:end] for point in points for end in range(len(folder.segments) + 1, len(point))}
     for segments in sorted(leading - points.keys()):
+        if (mount := reach.at(Path(segments))) and Right.LIST not in mount.rights:
+            continue
         above = next((points[segments[:end]] for end in range(len(segments), 0, -1) if segments[:end] in points), 0)
         found[above].append(Path(segments))
     return found
