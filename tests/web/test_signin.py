@@ -181,7 +181,7 @@ def test_uploads_continue_after_signing_in_again(
 ) -> None:
     user = open_page(gateway)
     user.sign_in()
-    user.slow_down(3_000_000)
+    user.slow_down(1_000_000)
     user.choose_files(*large(tmp_path, 5))
     expect(user.upload_panel).to_be_visible()
     for status in (400, 401):
